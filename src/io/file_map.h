@@ -1,0 +1,32 @@
+// Read-only memory mapping of a whole file.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+
+namespace bw::io {
+
+// Move-only; unmapped on destruction. An empty file maps to an empty span.
+class FileMap {
+ public:
+  FileMap() = default;
+  // Throws Error(kIo) naming the path. Follows links (the hub's cache is made of them); a dangling one is named as such.
+  explicit FileMap(const std::filesystem::path& path);
+  ~FileMap();
+  FileMap(FileMap&& other) noexcept;
+  FileMap& operator=(FileMap&& other) noexcept;
+
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  const std::filesystem::path& path() const { return path_; }
+  // Hints to the kernel: the range will be read soon / is not needed any more. Never fails.
+  void will_need(size_t offset, size_t size) const noexcept;
+  void dont_need(size_t offset, size_t size) const noexcept;
+
+ private:
+  std::filesystem::path path_;
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace bw::io

@@ -1,0 +1,42 @@
+// Writing files so that they are there whole or not at all.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace bw::io {
+
+// Writes to PATH.tmp-<pid>; commit() makes it PATH: fsync, rename, fsync of the directory. Without commit() the
+// temporary file is removed. Every failure (disk full, ...) throws Error(kIo) with the path and the system's reason.
+class AtomicFile {
+ public:
+  explicit AtomicFile(const std::filesystem::path& path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void write(std::span<const std::byte> data);
+  void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
+  uint64_t size() const { return size_; }
+  void commit();
+
+ private:
+  std::filesystem::path path_, temporary_;
+  int fd_ = -1;
+  uint64_t size_ = 0;
+  bool committed_ = false;
+};
+
+// The whole of `text` as `path`, atomically.
+void write_file(const std::filesystem::path& path, std::string_view text);
+// The whole file; Error(kIo) if it cannot be read, Error(kModel) if it is larger than `max_bytes`.
+std::string read_file(const std::filesystem::path& path, uint64_t max_bytes = uint64_t{1} << 30);
+void fsync_directory(const std::filesystem::path& directory);
+// Bytes free for us on the file system that holds `path` (or its nearest existing parent).
+uint64_t free_space(const std::filesystem::path& path);
+
+}  // namespace bw::io

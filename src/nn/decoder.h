@@ -1,0 +1,95 @@
+// The forward pass of a decoder, one layer at a time, on any backend.
+//
+// A layer is a chain of *sites*: a site is an input that one or more linears read. `begin` computes the input of the
+// first site from the hidden states; `advance` runs the linears of a site and computes the input of the next one, or, after
+// the last, the layer's output. The pipeline taps the inputs between the calls (Hessians) and exchanges weights before them.
+//
+//   site 0: q, k, v     input: norm(h)
+//   site 1: o           input: attention output
+//   site 2: gate, up    input: norm(h + attention)
+//   site 3: down        input: act(gate) * up
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "model/model_dir.h"
+
+namespace bw::nn {
+
+inline constexpr size_t kSites = 4;
+// Linears that read site `site`, in order.
+std::span<const model::LinearKind> site_linears(size_t site);
+size_t site_of(model::LinearKind kind);
+
+// Rows of calibration (or of evaluation) that travel together: `sequences` rows of `length` tokens, tokens in row order.
+struct RowBatch {
+  size_t sequences = 0;
+  size_t length = 0;
+  size_t tokens() const { return sequences * length; }
+};
+
+// The state between two sites, for the tokens of one batch. x belongs to the next site.
+struct Carry {
+  backend::Tensor h;  // (T, hidden) residual stream
+  backend::Tensor x;  // (T, site width)
+};
+
+// Weights of one decoder layer on the device.
+struct LayerWeights {
+  std::array<std::shared_ptr<backend::Weight>, model::kLinearsPerLayer> linears;
+  std::array<backend::Tensor, model::kLinearsPerLayer> biases;  // (1, out); empty: none
+  backend::Tensor attention_in_norm, attention_out_norm, mlp_in_norm, mlp_out_norm, q_norm, k_norm;  // empty: none
+};
+
+// Keys and values of past tokens of `sequences` rows, one pair per layer.
+struct KvCache {
+  KvCache(backend::Backend& device, const model::ModelConfig& config, size_t sequences, size_t capacity);
+  size_t sequences, capacity;
+  size_t length = 0;  // positions filled
+  std::vector<backend::Tensor> k, v;  // per layer (sequences * capacity, n_kv_heads * head_dim)
+};
+
+class Decoder {
+ public:
+  // `max_length`: longest row that will be asked for (sizes the rotation tables).
+  Decoder(backend::Backend& device, const model::ModelConfig& config, size_t max_length, backend::Precision precision);
+
+  // Loads a layer's weights; quantized ones are unpacked by `load_linear` (see codec), which gives (out, in) floats.
+  using LinearLoader = std::function<Matrix<float>(const model::LinearInfo&)>;
+  LayerWeights load_layer(const model::ModelDir& dir, size_t layer, const LinearLoader& load_linear) const;
+  std::shared_ptr<backend::Weight> prepare(const Matrix<float>& weight) const;  // (out, in)
+
+  // Embeds ids (T): h (T, hidden), scaled where the architecture scales.
+  void embed(const model::ModelDir& dir, std::span<const uint32_t> ids, const backend::Tensor& h) const;
+
+  // carry.h must be set; sets carry.x to the input of site 0.
+  void begin(const LayerWeights& weights, Carry& carry) const;
+  // Runs the linears of `site` on carry.x. Afterwards carry.x is the input of site + 1; after the last site carry.h is the
+  // layer's output and carry.x is empty. With a cache, `batch.length` new positions follow those cached (any number when
+  // the cache is empty, 1 otherwise); the caller advances cache->length after the last layer.
+  void advance(const LayerWeights& weights, size_t layer, size_t site, const RowBatch& batch, Carry& carry,
+               KvCache* cache = nullptr) const;
+  // begin and all four sites: h becomes the layer's output.
+  void forward_layer(const LayerWeights& weights, size_t layer, const RowBatch& batch, backend::Tensor& h,
+                     KvCache* cache = nullptr) const;
+  // logits (T, vocab) of final hidden states h (T, hidden): norm, head, softcap. `final_norm` as loaded by load_final_norm.
+  void logits(const backend::Tensor& h, const backend::Tensor& final_norm, const backend::Weight& head,
+              const backend::Tensor& out) const;
+
+  backend::Backend& device() const { return device_; }
+  const model::ModelConfig& config() const { return config_; }
+
+ private:
+  backend::Backend& device_;
+  const model::ModelConfig& config_;
+  backend::Precision precision_;
+  size_t max_length_;
+  backend::Tensor rope_full_, rope_sliding_;  // (max_length, head_dim): cos | sin
+};
+
+}  // namespace bw::nn
