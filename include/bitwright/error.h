@@ -9,12 +9,12 @@ namespace bw {
 
 // What kind of failure it is; the command line maps it to its exit status.
 enum class ErrorCode {
-  kUsage = 2,        // an option or argument makes no sense (also: text too short, bpw out of reach)
-  kModel = 3,        // the model directory, its data or a text file is bad
-  kNumeric = 4,      // NaN, Inf, a matrix that cannot be factored
-  kIo = 5,           // the file system or the disk
-  kInternal = 6,     // our own bug
-  kInterrupted = 130 // the user stopped the run
+  kUsage = 2,         // an option or argument makes no sense (also: text too short, bpw out of reach)
+  kModel = 3,         // the model directory, its data or a text file is bad
+  kNumeric = 4,       // NaN, Inf, a matrix that cannot be factored
+  kIo = 5,            // the file system or the disk
+  kInternal = 6,      // our own bug
+  kInterrupted = 130  // the user stopped the run
 };
 
 // One line that says what failed, on what, what was expected, what was found, and (hint) what to do about it.

@@ -8,15 +8,15 @@
 namespace bw {
 
 [[noreturn]] inline void check_failed(const char* condition, const char* file, int line) {
-  throw Error(ErrorCode::kInternal, std::string("internal error: ") + condition + " does not hold at " + file + ":" +
-                                        std::to_string(line));
+  throw Error(ErrorCode::kInternal,
+              std::string("internal error: ") + condition + " does not hold at " + file + ":" + std::to_string(line));
 }
 
 }  // namespace bw
 
 // Holds in every build; for conditions that only a bug of ours can break.
-#define BW_CHECK(condition) \
-  do {                      \
+#define BW_CHECK(condition)                                               \
+  do {                                                                    \
     if (!(condition)) ::bw::check_failed(#condition, __FILE__, __LINE__); \
   } while (0)
 

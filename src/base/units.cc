@@ -1,4 +1,4 @@
-#include "base/units.h"
+#include "bitwright/units.h"
 
 #include <charconv>
 #include <cmath>

@@ -7,11 +7,15 @@
 
 namespace bw::io {
 
+// Throws Error(kIo) if `path` is a link to something that does not exist (a cache whose blob is gone).
+void check_link(const std::filesystem::path& path);
+
 // Move-only; unmapped on destruction. An empty file maps to an empty span.
 class FileMap {
  public:
   FileMap() = default;
-  // Throws Error(kIo) naming the path. Follows links (the hub's cache is made of them); a dangling one is named as such.
+  // Throws Error(kIo) naming the path. Follows links (the hub's cache is made of them); a dangling one is named as
+  // such.
   explicit FileMap(const std::filesystem::path& path);
   ~FileMap();
   FileMap(FileMap&& other) noexcept;

@@ -11,8 +11,9 @@ namespace bw::io {
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
-// Parses UTF-8 text (a byte order mark is skipped). Throws Error(kModel): "NAME: not valid JSON at byte N: ...",
-// also for nesting deeper than 512 levels and for a key that stands twice in one object. Accepts NaN / Infinity nowhere.
+// Parses UTF-8 text (a byte order mark is skipped). Throws Error(kModel): "NAME: not valid JSON at byte N: ...", also
+// for nesting deeper than 512 levels, a key that stands twice in one object, and an ordered object of more than 16384
+// keys. Accepts NaN / Infinity nowhere.
 Json parse_json(std::string_view text, std::string_view name);
 OrderedJson parse_ordered_json(std::string_view text, std::string_view name);
 Json load_json(const std::filesystem::path& path);

@@ -16,7 +16,23 @@
 
 namespace bw::io {
 
-enum class TensorType : uint8_t { kF64, kF32, kF16, kBF16, kF8E4M3, kF8E5M2, kI64, kI32, kI16, kI8, kU64, kU32, kU16, kU8, kBool };
+enum class TensorType : uint8_t {
+  kF64,
+  kF32,
+  kF16,
+  kBF16,
+  kF8E4M3,
+  kF8E5M2,
+  kI64,
+  kI32,
+  kI16,
+  kI8,
+  kU64,
+  kU32,
+  kU16,
+  kU8,
+  kBool
+};
 
 // Bytes of one element.
 size_t element_size(TensorType type);
@@ -40,9 +56,10 @@ struct SafetensorsHeader {
   uint64_t data_begin = 0;                      // bytes before the data
 };
 
-// Parses a whole file image (or its first bytes: `file_bytes` is the size of the file). Throws Error(kModel) beginning with
-// `name` for: short file, header length beyond the file or 100 MB, bad JSON, unknown dtype, shape whose product overflows,
-// offsets that do not match dtype × shape, overlap, gaps, data beyond the end ("... (incomplete download?)").
+// Parses a whole file image (or its first bytes: `file_bytes` is the size of the file). Throws Error(kModel) beginning
+// with `name` for: short file, header length beyond the file or 100 MB, bad JSON, unknown dtype, shape whose product
+// overflows, offsets that do not match dtype × shape, overlap, gaps, data beyond the end ("... (incomplete
+// download?)").
 SafetensorsHeader parse_safetensors(std::span<const std::byte> image, uint64_t file_bytes, std::string_view name);
 
 // A tensor in mapped memory: valid while its ShardSet lives.
@@ -56,9 +73,10 @@ struct TensorData {
 // All *.safetensors of a directory (or one file) as one name space. Thread-safe for reading after construction.
 class ShardSet {
  public:
-  // Opens and checks every shard. Throws Error(kModel): no safetensors there (naming pytorch_model.bin where that is what
-  // there is), shards that model.safetensors.index.json names and that are absent (all of them, with their tensor counts),
-  // the same tensor in two shards with different bytes. Warnings (stale index, equal duplicates) go to `warnings`.
+  // Opens and checks every shard. Throws Error(kModel): no safetensors there (naming pytorch_model.bin where that is
+  // what there is), shards that model.safetensors.index.json names and that are absent (all of them, with their tensor
+  // counts), the same tensor in two shards with different bytes. Warnings (stale index, equal duplicates) go to
+  // `warnings`.
   explicit ShardSet(const std::filesystem::path& path);
 
   // Null if absent.
@@ -88,6 +106,9 @@ class ShardSet {
   struct Place {
     size_t shard = 0, tensor = 0;
   };
+  TensorData at(Place place) const;
+  void check_duplicate(Place first, Place second);
+
   std::filesystem::path path_;
   std::vector<Shard> shards_;
   std::map<std::string, Place, std::less<>> places_;
@@ -108,7 +129,8 @@ struct TensorPlan {
 };
 // Exact size of the safetensors file that write_safetensors makes of these, in bytes.
 uint64_t safetensors_size(std::span<const TensorPlan> tensors);
-// Writes `path` atomically. `data(i)` gives the bytes of tensors[i] (asked for in order, once each); a wrong size is Error(kInternal).
+// Writes `path` atomically. `data(i)` gives the bytes of tensors[i], once for each i, in the order of the file: tensors
+// of larger elements first (readers want each aligned to its element), else as given. A wrong size is Error(kInternal).
 // The header is padded with spaces to a multiple of 8 bytes; metadata is {"format": "pt"}.
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorPlan> tensors,
                        const std::function<std::span<const std::byte>(size_t)>& data);

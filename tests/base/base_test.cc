@@ -8,8 +8,8 @@
 #include "base/matrix.h"
 #include "base/rng.h"
 #include "base/thread_pool.h"
-#include "base/units.h"
 #include "bitwright/error.h"
+#include "bitwright/units.h"
 
 namespace bw {
 namespace {
@@ -58,9 +58,11 @@ TEST(ThreadPool, RunsEveryTaskOnceAndRethrows) {
       ++seen[i];
     });
     for (int s : seen) EXPECT_EQ(s, 1);
-    EXPECT_THROW(pool.parallel_for(100, [](size_t i, size_t) {
-      if (i == 50) throw Error(ErrorCode::kInternal, "fifty");
-    }), Error);
+    EXPECT_THROW(pool.parallel_for(100,
+                                   [](size_t i, size_t) {
+                                     if (i == 50) throw Error(ErrorCode::kInternal, "fifty");
+                                   }),
+                 Error);
     size_t inner = 0;
     pool.parallel_for(1, [&](size_t, size_t) { pool.parallel_for(7, [&](size_t, size_t) { ++inner; }); });
     EXPECT_EQ(inner, 7u);

@@ -1,0 +1,29 @@
+// Bitwright: quantizes language models. The whole public interface.
+//
+// Every function throws bw::Error; nothing prints, and the input is never written to.
+#pragma once
+
+#include "bitwright/error.h"    // Error, ErrorCode
+#include "bitwright/options.h"  // options and results
+#include "bitwright/units.h"    // parse_bytes, format_bytes
+
+namespace bw {
+
+// "0.1.0"
+std::string_view version();
+
+// Runs calibration rows through the model, layer by layer, and writes what every way of storing every linear would
+// cost.
+MeasureResult measure(const MeasureOptions& options);
+
+// Writes one EXL2 model for each target. Built in OUTPUT.partial and renamed when complete and verified.
+std::vector<QuantizeResult> quantize(const QuantizeOptions& options);
+
+// Perplexity of a model (original or EXL2) on a text, and with a reference its KL divergence to it.
+EvaluateResult evaluate(const EvaluateOptions& options);
+
+GenerateResult generate(const GenerateOptions& options);
+
+InspectResult inspect(const std::filesystem::path& model);
+
+}  // namespace bw

@@ -1,0 +1,142 @@
+// What can be asked of Bitwright, and what comes back.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace bw {
+
+// How matrix products are computed. kAuto: bfloat16 operands where the processor multiplies them in hardware, else
+// float.
+enum class Arithmetic { kAuto, kF32, kBF16 };
+
+// News from a long run. Called on the thread that called the run function.
+struct ProgressEvent {
+  enum class Kind { kProgress, kNote, kWarning };
+  Kind kind = Kind::kProgress;
+  std::string_view stage;      // "measure", "quantize", ...
+  double done = 0, total = 0;  // in units of work of the stage (tokens × layers, ...); total 0 for notes and warnings
+  std::string text;            // what is being worked on, or the note
+};
+using ProgressFunction = std::function<void(const ProgressEvent&)>;
+
+struct EngineOptions {
+  size_t threads = 0;  // 0: one per core; results do not depend on it
+  Arithmetic arithmetic = Arithmetic::kAuto;
+  ProgressFunction progress;  // may be empty
+};
+
+// Rows of calibration. Without files, the model writes its own text.
+struct CalibrationOptions {
+  std::vector<std::filesystem::path> files;  // .txt or .jsonl
+  size_t rows = 36;
+  size_t length = 512;  // tokens of a row
+  uint64_t seed = 1;
+};
+
+struct MeasureOptions {
+  std::filesystem::path model;
+  std::filesystem::path output;  // measurement.json
+  CalibrationOptions calibration;
+  EngineOptions engine;
+};
+
+struct MeasureResult {
+  size_t linears = 0, candidates = 0, tokens = 0;
+  double smallest_bpw = 0, largest_bpw = 0;  // reach of --bpw
+};
+
+struct QuantizeOptions {
+  std::filesystem::path model;
+  std::filesystem::path output;                      // with several targets: OUTPUT-<bpw>bpw for each
+  std::optional<std::filesystem::path> measurement;  // reused; else measured first
+  std::vector<double> bpw;       // targets: bits per weight of the decoder's linears, side tensors included
+  std::optional<uint64_t> size;  // or: bytes of the whole output directory
+  int head_bits = 6;             // 2, 3, 4, 5, 6, 8, or 16 to leave the head as it is
+  uint64_t shard_bytes = uint64_t{8} << 30;
+  bool overwrite = false;  // replace an output directory that Bitwright wrote
+  CalibrationOptions calibration;
+  EngineOptions engine;
+};
+
+struct QuantizeResult {
+  std::filesystem::path output;
+  double bpw_target = 0;   // of the linears; 0 if a size was asked for
+  double bpw_linears = 0;  // reached
+  double bpw_head = 0;
+  uint64_t planned_bytes = 0, written_bytes = 0;  // of the whole directory
+  double seconds = 0;
+};
+
+struct EvaluateOptions {
+  std::filesystem::path model;
+  std::optional<std::filesystem::path> reference;  // the original; without it, perplexity alone
+  std::filesystem::path text;
+  size_t rows = 16;
+  size_t length = 512;
+  EngineOptions engine;
+};
+
+// A mean over tokens with its standard error, tokens taken as independent.
+struct Estimate {
+  double value = 0, error = 0;
+};
+
+struct EvaluateResult {
+  size_t tokens = 0, rows = 0, length = 0;
+  Estimate perplexity;
+  uint64_t bytes = 0;      // of the model's tensor files
+  double bpw_linears = 0;  // 16 for an unquantized model
+  double bpw_head = 0;
+  // With a reference only; nats per token of KLD(reference ‖ model).
+  bool has_reference = false;
+  Estimate reference_perplexity, kld, top1, log_ppl_ratio;
+  double kld_median = 0, kld_p90 = 0, kld_p99 = 0, kld_p999 = 0, kld_max = 0;
+  uint64_t reference_bytes = 0;
+};
+
+struct GenerateOptions {
+  std::filesystem::path model;
+  std::string prompt;
+  bool chat = false;  // prompt is a user's message, put through the model's chat template
+  size_t max_tokens = 128;
+  float temperature = 0;  // 0: the most likely token each time
+  float top_p = 1;
+  size_t top_k = 0;  // 0: all
+  uint64_t seed = 1;
+  EngineOptions engine;
+  std::function<void(std::string_view)>
+      on_text;  // pieces of the answer as they come, whole UTF-8 characters; may be empty
+};
+
+struct GenerateResult {
+  std::string text;
+  size_t prompt_tokens = 0, tokens = 0;
+  bool stopped = false;  // by the model's end token
+};
+
+// What a model directory holds.
+struct LinearReport {
+  std::string key;
+  size_t in = 0, out = 0;
+  std::string layout;  // "6b128g64 4b448g64"; the stored type for an unquantized linear
+  double bpw = 0;      // all stored bits of the weight, by in × out
+};
+
+struct InspectResult {
+  std::string architecture;
+  size_t layers = 0, hidden = 0, vocabulary = 0;
+  size_t parameters = 0;
+  uint64_t tensor_bytes = 0, directory_bytes = 0;
+  bool quantized = false, tied = false;
+  double bpw_linears = 0, bpw_head = 0, bpw_all = 0;
+  std::vector<LinearReport> linears;  // the head last
+  std::vector<std::string> warnings;
+};
+
+}  // namespace bw

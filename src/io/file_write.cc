@@ -1,0 +1,122 @@
+#include "io/file_write.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "bitwright/error.h"
+#include "bitwright/units.h"
+#include "io/file_map.h"
+
+namespace bw::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void fail(const fs::path& path, const char* what, int error) {
+  std::string hint;
+  if (error == ENOSPC) hint = format_bytes(free_space(path)) + " are free there: make room or choose another disk";
+  throw Error(ErrorCode::kIo, path.string() + ": " + what + ": " + std::strerror(error), hint);
+}
+
+fs::path directory_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+
+}  // namespace
+
+AtomicFile::AtomicFile(const fs::path& path) : path_(path), temporary_(path) {
+  temporary_ += ".tmp-" + std::to_string(getpid());
+  fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd_ < 0) fail(path_, "cannot create", errno);
+}
+
+AtomicFile::~AtomicFile() {
+  if (committed_) return;
+  if (fd_ >= 0) close(fd_);
+  unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(std::span<const std::byte> data) {
+  constexpr size_t kLargestWrite = size_t{1} << 30;  // Linux writes at most 2 GiB at once
+  while (!data.empty()) {
+    const ssize_t n = ::write(fd_, data.data(), std::min(data.size(), kLargestWrite));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail(path_, "cannot write", errno);
+    data = data.subspan(static_cast<size_t>(n));
+    size_ += static_cast<uint64_t>(n);
+  }
+}
+
+void AtomicFile::commit() {
+  if (fsync(fd_) != 0) fail(path_, "cannot write to the disk", errno);
+  const int fd = fd_;
+  fd_ = -1;
+  if (close(fd) != 0) fail(path_, "cannot close", errno);
+  if (rename(temporary_.c_str(), path_.c_str()) != 0) fail(path_, "cannot rename the finished file", errno);
+  committed_ = true;
+  fsync_directory(directory_of(path_));
+}
+
+void write_file(const fs::path& path, std::string_view text) {
+  AtomicFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+std::string read_file(const fs::path& path, uint64_t max_bytes) {
+  check_link(path);
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) fail(path, "cannot open", errno);
+  std::string text;
+  int error = 0;
+  struct stat info {};
+  if (fstat(fd, &info) != 0) error = errno;
+  if (error == 0 && S_ISDIR(info.st_mode)) error = EISDIR;
+  // One byte more than allowed tells a file that is too large, also where the size is not known (a pipe).
+  const uint64_t limit = max_bytes == UINT64_MAX ? max_bytes : max_bytes + 1;
+  if (error == 0 && S_ISREG(info.st_mode)) text.reserve(std::min<uint64_t>(static_cast<uint64_t>(info.st_size), limit));
+  constexpr size_t kStep = size_t{1} << 20;
+  while (error == 0 && text.size() < limit) {
+    const size_t old = text.size();
+    const size_t want = static_cast<size_t>(std::min<uint64_t>(kStep, limit - old));
+    text.resize(old + want);
+    const ssize_t n = read(fd, text.data() + old, want);
+    text.resize(old + (n > 0 ? static_cast<size_t>(n) : 0));
+    if (n == 0) break;
+    if (n < 0 && errno != EINTR) error = errno;
+  }
+  close(fd);
+  if (error != 0) fail(path, "cannot read", error);
+  if (text.size() > max_bytes) {
+    throw Error(ErrorCode::kModel,
+                path.string() + ": larger than " + format_bytes(max_bytes) + ", the most that is read");
+  }
+  return text;
+}
+
+void fsync_directory(const fs::path& directory) {
+  const int fd = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) fail(directory, "cannot open", errno);
+  // Some network file systems cannot sync a directory; the rename itself has succeeded.
+  const int error = fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP ? 0 : errno;
+  close(fd);
+  if (error != 0) fail(directory, "cannot write to the disk", error);
+}
+
+uint64_t free_space(const fs::path& path) {
+  std::error_code error;
+  fs::path at = fs::absolute(path, error);
+  while (!fs::exists(at, error) && at.has_relative_path()) at = at.parent_path();
+  struct statvfs info {};
+  if (statvfs(at.c_str(), &info) != 0) {
+    throw Error(ErrorCode::kIo, at.string() + ": cannot ask for the free space: " + std::strerror(errno));
+  }
+  return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
+}
+
+}  // namespace bw::io

@@ -1,0 +1,32 @@
+// Texts for calibration and evaluation, from files of people: plain text, or one JSON object a line.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/json.h"
+
+namespace bw::io {
+
+// One text or one conversation.
+struct TextDocument {
+  std::string text;                             // valid UTF-8; empty for a conversation
+  OrderedJson messages = OrderedJson::array();  // [{"role": ..., "content": ...}, ...]; empty for a text
+  bool is_chat = false;
+  size_t line = 1;  // of the file, counted from 1
+};
+
+// .jsonl, .ndjson: one object a line with "text", "messages", or "conversations" (ShareGPT: from, value); blank lines
+// are skipped. .json: the same, or one list of such objects. Everything else: the whole file is one text. A byte order
+// mark is skipped. Never returns an empty list. Throws Error(kIo) if the file cannot be read, and Error(kModel) naming
+// the file and, where there are lines, the line: invalid UTF-8 or a zero byte (with its offset), bad JSON, an object
+// with none of the keys, an empty file, a parquet, compressed or other binary file.
+std::vector<TextDocument> read_documents(const std::filesystem::path& path);
+
+// The same for contents that are in memory already; `name` is used for the errors and its ending for the kind of file.
+std::vector<TextDocument> parse_documents(std::string_view contents, const std::filesystem::path& name);
+
+}  // namespace bw::io
