@@ -3,6 +3,8 @@
 
 #include <array>
 #include <filesystem>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,9 +35,9 @@ struct LayerNorms {
 
 class ModelDir {
  public:
-  // Reads config.json and the headers of all shards, and checks: architecture, shapes of every tensor against the config,
-  // missing tensors, layers without tensors or tensors without layers, dtype, tied or stored head, already quantized input.
-  // EXL2 directories are accepted only if `allow_quantized`. Throws Error(kModel) with one line.
+  // Reads config.json and the headers of all shards, and checks: architecture, shapes of every tensor against the
+  // config, missing tensors, layers without tensors or tensors without layers, dtype, tied or stored head, already
+  // quantized input. EXL2 directories are accepted only if `allow_quantized`. Throws Error(kModel) with one line.
   explicit ModelDir(const std::filesystem::path& path, bool allow_quantized = false);
 
   const std::filesystem::path& path() const { return path_; }
@@ -52,9 +54,12 @@ class ModelDir {
 
   // Linears of a layer (weights live elsewhere: see load_linear), and the head as one more linear.
   LinearInfo linear(size_t layer, LinearKind kind) const;
-  LinearInfo head() const;  // key "lm_head"; in = hidden, out = vocab_rows
+  LinearInfo head() const;  // key stored_name("lm_head"); in = hidden, out = vocab_rows
   // "model.embed_tokens.weight" etc.: the stored name of a tensor that the reference calls `name` (prefixes vary).
   std::string stored_name(std::string_view name) const;
+
+  // True for a tensor that is part of the model; the others are dropped (see warnings()).
+  bool uses(std::string_view stored) const { return used_.contains(stored); }
 
   // (out, in) float weights of an unquantized linear; KEY.weight, or the embedding for a tied head.
   Matrix<float> load_linear(const LinearInfo& info) const;
@@ -63,16 +68,34 @@ class ModelDir {
   std::vector<float> load_final_norm() const;
   // Rows of the embedding for the given ids, as float; out is (ids, hidden). Not yet scaled by embedding_scale.
   void load_embedding(std::span<const uint32_t> ids, MatrixView<float> out) const;
-  // Hint: the tensors of this layer will be read soon / not any more.
+  // Hints: the tensors of this layer will be read soon / not any more.
   void prefetch_layer(size_t layer) const;
   void release_layer(size_t layer) const;
 
  private:
+  void read_config(bool allow_quantized);
+  // Each throws Error(kModel) for what it finds wrong.
+  void find_prefix();
+  void check_not_quantized(bool allow_quantized);
+  void check_layer_count() const;
+  void check_layer(size_t layer) const;
+  void check_linear(const LinearInfo& info) const;
+  void check_packed(const LinearInfo& info) const;
+  void check_head();
+  void check_vocabulary();
+  void check_extra();
+  // Names of the tensors that belong to a layer, whether they are stored or not.
+  std::vector<std::string> layer_tensors(size_t layer) const;
+  std::vector<float> load_norm(const std::string& name, size_t size) const;
+
   std::filesystem::path path_;
   io::OrderedJson raw_config_;
   ModelConfig config_;
   io::ShardSet tensors_;
   std::vector<std::string> warnings_;
+  std::set<std::string, std::less<>> used_;  // stored names
+  std::string prefix_;                       // of everything but the head: "model."
+  std::string head_prefix_;                  // of "lm_head"
   bool quantized_ = false;
   bool head_is_embedding_ = false;
   size_t vocab_rows_ = 0;
