@@ -12,11 +12,15 @@
 
 namespace bw::tokenizer {
 
+// Supported: models BPE and Unigram; normalizers Sequence, NFC, NFD, NFKC, NFKD, Replace, Prepend, Strip, Lowercase,
+// StripAccents, ByteLevel; pre-tokenizers Sequence, ByteLevel, Split, Digits, Metaspace, Whitespace, WhitespaceSplit,
+// Punctuation; post-processors Sequence, TemplateProcessing, ByteLevel, RobertaProcessing, BertProcessing; decoders
+// Sequence, ByteLevel, Replace, ByteFallback, Fuse, Strip, Metaspace, BPEDecoder. Truncation and padding are ignored.
 // Immutable after construction; encode and decode may be called from several threads.
 class Tokenizer {
  public:
-  // Throws Error(kModel) beginning with `name` for damaged JSON and for a normalizer, pre-tokenizer, model, post-processor
-  // or decoder that is not known (by its name).
+  // Throws Error(kModel) beginning with `name` for damaged JSON and for a normalizer, pre-tokenizer, model,
+  // post-processor or decoder that is not known (by its name).
   static Tokenizer from_json(std::string_view json, std::string_view name);
   // DIR/tokenizer.json; if there is only tokenizer.model, the error says how to convert it.
   static Tokenizer load(const std::filesystem::path& model_dir);
