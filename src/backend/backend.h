@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/thread_pool.h"
 
 namespace bw::backend {
 
@@ -53,15 +54,17 @@ class Weight {
 
 struct AttentionShape {
   size_t n_heads = 0, n_kv_heads = 0, head_dim = 0;
-  float scale = 0;           // multiplies q·k
-  float softcap = 0;         // softcap * tanh(score / softcap) before the mask; 0: none
-  size_t window = 0;         // positions a query sees, itself included; 0: all before it
+  float scale = 0;    // multiplies q·k
+  float softcap = 0;  // softcap * tanh(score / softcap) before the mask; 0: none
+  size_t window = 0;  // positions a query sees, itself included; 0: all before it
 };
 
 // What crossed between host and device and how often the host waited, since the start or the last reset.
 struct Counters {
   uint64_t launches = 0, uploads = 0, upload_bytes = 0, reads = 0, read_bytes = 0, waits = 0;
-  double gemm_flops = 0;  // of all matrix products, 2 per multiply-add
+  double gemm_flops = 0;      // of all matrix products, attention's included, 2 per multiply-add
+  double linear_flops = 0;    // the part of linear, gemm and accumulate_gram
+  double linear_seconds = 0;  // and the time in them, on a device that runs operations at once (else 0)
 };
 
 enum class ActivationKind : uint8_t { kSilu, kGeluTanh, kGelu };
@@ -73,6 +76,9 @@ class Backend {
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
   virtual bool multiplies_bf16() const = 0;  // in hardware
+  // The threads of a backend whose device memory is host memory (so that tensors may be made of host matrices, see
+  // host.h); null for any other.
+  virtual ThreadPool* host_pool() { return nullptr; }
   virtual const Counters& counters() const = 0;
   virtual void reset_counters() = 0;
 
@@ -92,19 +98,20 @@ class Backend {
   // w: (out, in) float on the host.
   virtual std::shared_ptr<Weight> prepare_weight(std::span<const float> w, size_t out, size_t in, Precision p) = 0;
   // y (T, out) = x (T, in) · wᵀ + bias (out; null data: none); with `accumulate`, y += the same.
-  virtual void linear(const Tensor& x, const Weight& w, const Tensor* bias, const Tensor& y, bool accumulate = false) = 0;
+  virtual void linear(const Tensor& x, const Weight& w, const Tensor* bias, const Tensor& y,
+                      bool accumulate = false) = 0;
   // c (m, n) = alpha · op(a) · op(b) + beta · c. op(a): (m, k), op(b): (k, n).
   virtual void gemm(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, const Tensor& c, float alpha,
                     float beta, Precision p) = 0;
-  // Upper triangle of h (n, n) += Σ_t weight_t · x_t x_tᵀ, for x (T, n), weight (T, 1) or null for ones. The lower triangle
-  // is undefined. The order of summation depends on T alone.
+  // Upper triangle of h (n, n) += Σ_t weight_t · x_t x_tᵀ, for x (T, n), weight (T, 1) or null for ones. The lower
+  // triangle is undefined. The order of summation depends on T alone.
   virtual void accumulate_gram(const Tensor& x, const Tensor* weight, const Tensor& h, Precision p) = 0;
 
   // Element-wise and row-wise --------------------------------------------------------------------------------------
   // y_t = x_t / sqrt(mean(x_t²) + eps) · weight, for each run of `weight.cols` columns of a row (heads: several a row).
   virtual void rms_norm(const Tensor& x, const Tensor& weight, float eps, const Tensor& y) = 0;
-  virtual void add(const Tensor& x, const Tensor& y) = 0;                 // y += x
-  virtual void scale(const Tensor& x, float factor) = 0;                  // x *= factor
+  virtual void add(const Tensor& x, const Tensor& y) = 0;  // y += x
+  virtual void scale(const Tensor& x, float factor) = 0;   // x *= factor
   // y = act(gate) * up, all (T, n); y may be gate or up.
   virtual void gated_activation(const Tensor& gate, const Tensor& up, ActivationKind kind, const Tensor& y) = 0;
   // x = cap * tanh(x / cap)
@@ -116,20 +123,22 @@ class Backend {
   virtual void row_squared_norms(const Tensor& x, const Tensor& out) = 0;
 
   // Attention ------------------------------------------------------------------------------------------------------
-  // Causal attention of `sequences` rows of equal length L = T / sequences. q (T, n_heads·head_dim), k, v (T, n_kv·head_dim),
-  // out as q. Memory does not grow with L².
-  virtual void attention(const Tensor& q, const Tensor& k, const Tensor& v, size_t sequences, const AttentionShape& shape,
-                         const Tensor& out) = 0;
-  // One new token per sequence against its cache: q (S, n_heads·head_dim), cache k, v (S·capacity, n_kv·head_dim), the first
-  // `length` positions of each sequence filled (the new token's included).
-  virtual void attention_cached(const Tensor& q, const Tensor& k_cache, const Tensor& v_cache, size_t capacity, size_t length,
-                                const AttentionShape& shape, const Tensor& out) = 0;
+  // Causal attention of `sequences` rows of equal length L = T / sequences. q (T, n_heads·head_dim), k, v (T,
+  // n_kv·head_dim), out as q. Memory does not grow with L².
+  virtual void attention(const Tensor& q, const Tensor& k, const Tensor& v, size_t sequences,
+                         const AttentionShape& shape, const Tensor& out) = 0;
+  // One new token per sequence against its cache: q (S, n_heads·head_dim), cache k, v (S·capacity, n_kv·head_dim), the
+  // first `length` positions of each sequence filled (the new token's included).
+  virtual void attention_cached(const Tensor& q, const Tensor& k_cache, const Tensor& v_cache, size_t capacity,
+                                size_t length, const AttentionShape& shape, const Tensor& out) = 0;
 
   // Logits ---------------------------------------------------------------------------------------------------------
   // Per row t of logits (T, V) with target token y_t (T, 1 i32): nll_t = logsumexp(logits_t) - logits_t[y_t], in nats.
   virtual void token_nll(const Tensor& logits, const Tensor& targets, const Tensor& nll) = 0;
-  // Per row: out (T, 4) = KLD(p ‖ q) in nats, nll of the target under p, under q, 1 if both have the same largest logit else 0.
-  virtual void compare_logits(const Tensor& p_logits, const Tensor& q_logits, const Tensor& targets, const Tensor& out) = 0;
+  // Per row: out (T, 4) = KLD(p ‖ q) in nats, nll of the target under p, under q, 1 if both have the same largest logit
+  // else 0.
+  virtual void compare_logits(const Tensor& p_logits, const Tensor& q_logits, const Tensor& targets,
+                              const Tensor& out) = 0;
 };
 
 // `threads` 0: one per core. Results do not depend on it.
