@@ -1,8 +1,9 @@
 // The forward pass of a decoder, one layer at a time, on any backend.
 //
 // A layer is a chain of *sites*: a site is an input that one or more linears read. `begin` computes the input of the
-// first site from the hidden states; `advance` runs the linears of a site and computes the input of the next one, or, after
-// the last, the layer's output. The pipeline taps the inputs between the calls (Hessians) and exchanges weights before them.
+// first site from the hidden states; `advance` runs the linears of a site and computes the input of the next one, or,
+// after the last, the layer's output. The pipeline taps the inputs between the calls (Hessians) and exchanges weights
+// before them.
 //
 //   site 0: q, k, v     input: norm(h)
 //   site 1: o           input: attention output
@@ -26,7 +27,8 @@ inline constexpr size_t kSites = 4;
 std::span<const model::LinearKind> site_linears(size_t site);
 size_t site_of(model::LinearKind kind);
 
-// Rows of calibration (or of evaluation) that travel together: `sequences` rows of `length` tokens, tokens in row order.
+// Rows of calibration (or of evaluation) that travel together: `sequences` rows of `length` tokens, tokens in row
+// order.
 struct RowBatch {
   size_t sequences = 0;
   size_t length = 0;
@@ -50,16 +52,19 @@ struct LayerWeights {
 struct KvCache {
   KvCache(backend::Backend& device, const model::ModelConfig& config, size_t sequences, size_t capacity);
   size_t sequences, capacity;
-  size_t length = 0;  // positions filled
+  size_t length = 0;                  // positions filled
   std::vector<backend::Tensor> k, v;  // per layer (sequences * capacity, n_kv_heads * head_dim)
 };
 
+// Not thread-safe: it enqueues on one device, and keeps the rotation of the last batch. `device` and `config` must
+// outlive it.
 class Decoder {
  public:
   // `max_length`: longest row that will be asked for (sizes the rotation tables).
   Decoder(backend::Backend& device, const model::ModelConfig& config, size_t max_length, backend::Precision precision);
 
   // Loads a layer's weights; quantized ones are unpacked by `load_linear` (see codec), which gives (out, in) floats.
+  // Without it the linears stay null, for the caller to set.
   using LinearLoader = std::function<Matrix<float>(const model::LinearInfo&)>;
   LayerWeights load_layer(const model::ModelDir& dir, size_t layer, const LinearLoader& load_linear) const;
   std::shared_ptr<backend::Weight> prepare(const Matrix<float>& weight) const;  // (out, in)
@@ -69,15 +74,16 @@ class Decoder {
 
   // carry.h must be set; sets carry.x to the input of site 0.
   void begin(const LayerWeights& weights, Carry& carry) const;
-  // Runs the linears of `site` on carry.x. Afterwards carry.x is the input of site + 1; after the last site carry.h is the
-  // layer's output and carry.x is empty. With a cache, `batch.length` new positions follow those cached (any number when
-  // the cache is empty, 1 otherwise); the caller advances cache->length after the last layer.
+  // Runs the linears of `site` on carry.x. Afterwards carry.x is the input of site + 1; after the last site carry.h is
+  // the layer's output and carry.x is empty. With a cache, `batch.length` new positions follow those cached (any number
+  // when the cache is empty, 1 otherwise); the caller advances cache->length after the last layer.
   void advance(const LayerWeights& weights, size_t layer, size_t site, const RowBatch& batch, Carry& carry,
                KvCache* cache = nullptr) const;
   // begin and all four sites: h becomes the layer's output.
   void forward_layer(const LayerWeights& weights, size_t layer, const RowBatch& batch, backend::Tensor& h,
                      KvCache* cache = nullptr) const;
-  // logits (T, vocab) of final hidden states h (T, hidden): norm, head, softcap. `final_norm` as loaded by load_final_norm.
+  // logits (T, vocab) of final hidden states h (T, hidden): norm, head, softcap. `final_norm` as loaded by
+  // load_final_norm.
   void logits(const backend::Tensor& h, const backend::Tensor& final_norm, const backend::Weight& head,
               const backend::Tensor& out) const;
 
@@ -85,11 +91,39 @@ class Decoder {
   const model::ModelConfig& config() const { return config_; }
 
  private:
+  struct Rotation {
+    backend::Tensor positions;  // (T, 1), rows of cos_sin
+    backend::Tensor cos_sin;    // (row length, head_dim)
+  };
+  // Rotation tables of one kind of layer.
+  struct RopeTables {
+    backend::Tensor plain;  // (max_length, head_dim): cos | sin; for rows whose length does not matter
+    // The last table made for rows whose length does (dynamic scaling).
+    backend::Tensor scaled;
+    size_t scaled_first = 0, scaled_length = 0;
+  };
+
+  // Of `batch`, whose rows begin at position `first`. Kept for the next layer, which asks for the same.
+  Rotation rotation(size_t layer, const RowBatch& batch, size_t first) const;
+  backend::Tensor rope_rows(size_t layer, size_t first, size_t length) const;
+  // y = linear(x); with `accumulate`, y += linear(x).
+  void run_linear(const LayerWeights& weights, model::LinearKind kind, const backend::Tensor& x,
+                  const backend::Tensor& y, bool accumulate = false) const;
+  backend::Tensor attend(const LayerWeights& weights, size_t layer, const RowBatch& batch, const backend::Tensor& x,
+                         KvCache* cache) const;
+  backend::Tensor gate_and_up(const LayerWeights& weights, const backend::Tensor& x) const;
+  // h += linear(x), through `norm` if there is one.
+  void add_to_residual(const LayerWeights& weights, model::LinearKind kind, const backend::Tensor& norm,
+                       const backend::Tensor& x, const backend::Tensor& h) const;
+  backend::Tensor normed(const backend::Tensor& h, const backend::Tensor& norm) const;
+
   backend::Backend& device_;
   const model::ModelConfig& config_;
   backend::Precision precision_;
   size_t max_length_;
-  backend::Tensor rope_full_, rope_sliding_;  // (max_length, head_dim): cos | sin
+  mutable RopeTables rope_full_, rope_sliding_;
+  mutable backend::Tensor positions_;  // (T, 1), of rows of positions_length_ tokens
+  mutable size_t positions_length_ = 0;
 };
 
 }  // namespace bw::nn

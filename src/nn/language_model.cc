@@ -1,0 +1,75 @@
+#include "nn/language_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace bw::nn {
+
+LanguageModel::LanguageModel(backend::Backend& device, const model::ModelDir& dir, size_t max_length,
+                             backend::Precision precision, const Decoder::LinearLoader& load_linear)
+    : dir_(dir), decoder_(device, dir.config(), max_length, precision) {
+  for (size_t layer = 0; layer < dir.config().n_layers; ++layer) {
+    layers_.push_back(decoder_.load_layer(dir, layer, load_linear));
+    dir.release_layer(layer);
+  }
+  const std::vector<float> norm = dir.load_final_norm();
+  final_norm_ = device.allocate(1, norm.size());
+  device.upload(final_norm_, norm);
+  head_ = decoder_.prepare(load_linear(dir.head()));
+}
+
+backend::Tensor LanguageModel::step(std::span<const uint32_t> ids, size_t length, KvCache& cache) const {
+  backend::Backend& device = decoder_.device();
+  const RowBatch batch{cache.sequences, length};
+  BW_CHECK(ids.size() == batch.tokens() && length > 0 && cache.length + length <= cache.capacity);
+  backend::Tensor h = device.allocate(batch.tokens(), dir_.config().hidden);
+  decoder_.embed(dir_, ids, h);
+  for (size_t layer = 0; layer < layers_.size(); ++layer)
+    decoder_.forward_layer(layers_[layer], layer, batch, h, &cache);
+  cache.length += length;
+  backend::Tensor last = h;
+  if (length > 1) {
+    last = device.allocate(cache.sequences, h.cols);
+    for (size_t s = 0; s < cache.sequences; ++s)
+      device.copy(h.rows_slice((s + 1) * length - 1, 1), last.rows_slice(s, 1));
+  }
+  backend::Tensor out = device.allocate(cache.sequences, head_->out());
+  decoder_.logits(last, final_norm_, *head_, out);
+  return out;
+}
+
+uint32_t sample(std::span<const float> logits, const Sampling& sampling, double u) {
+  BW_CHECK(!logits.empty());
+  const auto top = static_cast<uint32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  if (sampling.temperature <= 0) return top;
+  const float largest = logits[top];
+  std::vector<float> p(logits.size());
+  for (size_t i = 0; i < p.size(); ++i) p[i] = std::exp((logits[i] - largest) / sampling.temperature);
+  const bool all = sampling.top_p >= 1 && (sampling.top_k == 0 || sampling.top_k >= p.size());
+  std::vector<uint32_t> order;
+  double mass = 0;
+  if (all) {
+    for (const float x : p) mass += x;
+  } else {
+    order.resize(p.size());
+    std::iota(order.begin(), order.end(), 0u);
+    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return p[a] > p[b]; });
+    if (sampling.top_k != 0) order.resize(std::min(order.size(), sampling.top_k));
+    double sum = 0;
+    for (const uint32_t i : order) sum += p[i];
+    size_t kept = 0;
+    while (kept < order.size() && (kept == 0 || mass < sampling.top_p * sum)) mass += p[order[kept++]];
+    order.resize(kept);
+  }
+  const size_t n = all ? p.size() : order.size();
+  double left = u * mass;
+  for (size_t i = 0; i < n; ++i) {
+    const uint32_t token = all ? static_cast<uint32_t>(i) : order[i];
+    left -= p[token];
+    if (left < 0) return token;
+  }
+  return all ? top : order[0];
+}
+
+}  // namespace bw::nn

@@ -1,0 +1,43 @@
+// A whole model on the device, for generation: all layers resident, one step at a time.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "nn/decoder.h"
+
+namespace bw::nn {
+
+class LanguageModel {
+ public:
+  // `dir` must outlive the model. Loads every layer and the head; needs memory for all weights.
+  LanguageModel(backend::Backend& device, const model::ModelDir& dir, size_t max_length, backend::Precision precision,
+                const Decoder::LinearLoader& load_linear);
+
+  // Feeds `length` new tokens of each of cache.sequences rows (ids: row after row) and returns the logits of each row's
+  // last token: (sequences, vocab). Advances the cache.
+  backend::Tensor step(std::span<const uint32_t> ids, size_t length, KvCache& cache) const;
+
+  const Decoder& decoder() const { return decoder_; }
+  const model::ModelDir& dir() const { return dir_; }
+
+ private:
+  const model::ModelDir& dir_;
+  Decoder decoder_;
+  std::vector<LayerWeights> layers_;
+  backend::Tensor final_norm_;
+  std::shared_ptr<backend::Weight> head_;
+};
+
+// How the next token is drawn from logits.
+struct Sampling {
+  float temperature = 0;  // 0: the most likely token
+  float top_p = 1;        // smallest set of tokens whose probabilities reach it
+  size_t top_k = 0;       // 0: all
+};
+
+// Draws a token; u in [0, 1) decides. Ties go to the lower id. logits: one row.
+uint32_t sample(std::span<const float> logits, const Sampling& sampling, double u);
+
+}  // namespace bw::nn
