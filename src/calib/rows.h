@@ -1,0 +1,43 @@
+// Rows of calibration or evaluation: token ids of equal length.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tokenizer/chat_template.h"
+#include "tokenizer/tokenizer.h"
+
+namespace bw::calib {
+
+struct Rows {
+  size_t length = 0;
+  std::vector<uint32_t> ids;  // row after row
+  std::string source;         // for reports: file names, or "self-generated"
+
+  size_t count() const { return length == 0 ? 0 : ids.size() / length; }
+  std::span<const uint32_t> row(size_t i) const { return {ids.data() + i * length, length}; }
+};
+
+// Token ids of a long text, tokenized in pieces of 2^18 characters (so that memory stays small; the cut may fall into a
+// word).
+std::vector<uint32_t> tokenize_long(const tokenizer::Tokenizer& tokenizer, std::string_view text,
+                                    bool parse_special_tokens);
+
+// `count` rows at even distances through `stream`, each begun with `prefix` (BOS, where the tokenizer adds one).
+// Throws Error(kUsage) naming `source`, the tokens needed and the tokens there if the stream is too short, or if the
+// prefix leaves no room.
+Rows rows_from_stream(std::span<const uint32_t> stream, std::span<const uint32_t> prefix, size_t count, size_t length,
+                      const std::string& source);
+
+// Rows from text files (.txt: one text, .jsonl: "text" or "messages" a line, messages through `chat`, which is null for
+// a model without a template). Special tokens are parsed in messages only.
+Rows rows_from_files(const tokenizer::Tokenizer& tokenizer, const tokenizer::ChatTemplate* chat,
+                     std::span<const std::filesystem::path> files, size_t count, size_t length);
+
+// Throws Error(kModel) naming the first id that is not below `vocab_rows`, with its token.
+void check_ids(const Rows& rows, const tokenizer::Tokenizer& tokenizer, size_t vocab_rows);
+
+}  // namespace bw::calib

@@ -1,0 +1,121 @@
+#include "calib/self_generate.h"
+
+#include <algorithm>
+
+#include "base/rng.h"
+#include "base/thread_pool.h"
+#include "bitwright/error.h"
+
+namespace bw::calib {
+namespace {
+
+constexpr float kTemperatures[] = {0.6f, 0.8f, 1.0f, 1.0f};
+constexpr size_t kRandomShare = 12;  // one row in so many is random tokens
+constexpr uint64_t kSampleStream = 1, kRandomStream = 2;
+
+// The ids a row begins with. Rows alternate between plain text and the user's turn.
+std::vector<uint32_t> row_start(size_t row, const tokenizer::Tokenizer& tokenizer,
+                                const std::vector<uint32_t>& chat_start, size_t vocab_rows, Rng& rng) {
+  if (row % 2 == 1 && !chat_start.empty()) return chat_start;
+  if (!tokenizer.prefix_ids().empty()) return tokenizer.prefix_ids();
+  // No BOS: any ordinary token opens a text.
+  for (int attempt = 0; attempt < 64; ++attempt) {
+    const uint32_t id = rng.below(static_cast<uint32_t>(vocab_rows));
+    if (tokenizer.id_to_token(id) && !tokenizer.is_special(id)) return {id};
+  }
+  return {0};
+}
+
+// Rows being written together. All are fed position by position, so that rows whose openings differ in length share a
+// batch.
+class Writer {
+ public:
+  Writer(const nn::LanguageModel& model, std::vector<std::vector<uint32_t>> starts, size_t length, uint64_t seed)
+      : model_(model), starts_(std::move(starts)), length_(length), ids_(starts_.size() * length) {
+    for (size_t s = 0; s < starts_.size(); ++s) {
+      if (starts_[s].size() > length) starts_[s].resize(length);
+      rngs_.emplace_back(seed, kSampleStream + (static_cast<uint64_t>(s) << 8));
+    }
+  }
+
+  std::vector<uint32_t> write(const std::function<void(size_t, size_t)>& progress) {
+    backend::Backend& device = model_.decoder().device();
+    const size_t sequences = starts_.size();
+    nn::KvCache cache(device, model_.dir().config(), sequences, length_);
+    std::vector<uint32_t> column(sequences);
+    std::vector<float> logits;
+    for (size_t at = 0; at < length_; ++at) {
+      for (size_t s = 0; s < sequences; ++s) {
+        if (at < starts_[s].size()) ids_[s * length_ + at] = starts_[s][at];
+        column[s] = ids_[s * length_ + at];
+      }
+      progress((at + 1) * sequences, length_ * sequences);
+      if (at + 1 == length_) break;
+      const backend::Tensor out = model_.step(column, 1, cache);
+      logits.resize(out.rows * out.cols);
+      device.read(out, logits, "sampling");
+      draw(at + 1, logits, out.cols);
+    }
+    return std::move(ids_);
+  }
+
+ private:
+  void draw(size_t at, const std::vector<float>& logits, size_t vocab) {
+    const auto one = [&](size_t s, size_t) {
+      const std::span<const float> row(logits.data() + s * vocab, vocab);
+      const nn::Sampling sampling{.temperature = kTemperatures[s % std::size(kTemperatures)], .top_p = 1, .top_k = 0};
+      ids_[s * length_ + at] = nn::sample(row, sampling, rngs_[s].next_double());
+    };
+    if (ThreadPool* pool = model_.decoder().device().host_pool()) {
+      pool->parallel_for(starts_.size(), one);
+    } else {
+      for (size_t s = 0; s < starts_.size(); ++s) one(s, 0);
+    }
+  }
+
+  const nn::LanguageModel& model_;
+  std::vector<std::vector<uint32_t>> starts_;
+  size_t length_;
+  std::vector<uint32_t> ids_;
+  std::vector<Rng> rngs_;
+};
+
+}  // namespace
+
+std::string user_turn_opening(const tokenizer::ChatTemplate& chat) {
+  // A word that no template writes by itself marks the place of the user's words.
+  const std::string mark = "\u2042bitwright\u2042";
+  io::OrderedJson messages = io::OrderedJson::array();
+  messages.push_back({{"role", "user"}, {"content", mark}});
+  try {
+    const std::string text = chat.render(messages, false);
+    const size_t at = text.find(mark);
+    return at == std::string::npos ? std::string() : text.substr(0, at);
+  } catch (const Error&) {
+    return {};  // a template that refuses such a conversation: plain text serves
+  }
+}
+
+Rows self_generate(const nn::LanguageModel& model, const tokenizer::Tokenizer& tokenizer,
+                   const tokenizer::ChatTemplate* chat, const SelfGenerateOptions& options,
+                   const std::function<void(size_t, size_t)>& progress) {
+  BW_CHECK(options.rows > 0 && options.length > 1);
+  const size_t vocab_rows = model.dir().vocab_rows();
+  const size_t random_rows = options.rows / kRandomShare;
+  std::vector<uint32_t> chat_start;
+  if (chat != nullptr) chat_start = tokenizer.encode(user_turn_opening(*chat));
+  Rng rng(options.seed, kRandomStream);
+  std::vector<std::vector<uint32_t>> starts;
+  for (size_t r = 0; r < options.rows - random_rows; ++r) {
+    starts.push_back(row_start(r, tokenizer, chat_start, vocab_rows, rng));
+  }
+  Rows rows;
+  rows.length = options.length;
+  rows.source = "self-generated";
+  rows.ids = Writer(model, std::move(starts), options.length, options.seed).write(progress);
+  const uint32_t tokens = static_cast<uint32_t>(std::min(vocab_rows, tokenizer.vocab_size()));
+  for (size_t i = 0; i < random_rows * options.length; ++i) rows.ids.push_back(rng.below(tokens));
+  return rows;
+}
+
+}  // namespace bw::calib

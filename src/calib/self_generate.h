@@ -1,0 +1,28 @@
+// Calibration text that the model writes itself, for when none is given.
+#pragma once
+
+#include <functional>
+
+#include "calib/rows.h"
+#include "nn/language_model.h"
+
+namespace bw::calib {
+
+struct SelfGenerateOptions {
+  size_t rows = 36;
+  size_t length = 512;
+  uint64_t seed = 1;
+};
+
+// Rows sampled from the model at several temperatures, from BOS (or a random token where there is none) and, where
+// there is a chat template, from the opening of a user's turn; the last rows (one in twelve) are uniformly random
+// tokens, so that no input channel stays unseen. The same seed gives the same rows at any number of threads. `progress`
+// (may be empty) is called with (tokens written, tokens in all).
+Rows self_generate(const nn::LanguageModel& model, const tokenizer::Tokenizer& tokenizer,
+                   const tokenizer::ChatTemplate* chat, const SelfGenerateOptions& options,
+                   const std::function<void(size_t, size_t)>& progress);
+
+// What a chat template puts before the words of the user's first message; empty if that cannot be told.
+std::string user_turn_opening(const tokenizer::ChatTemplate& chat);
+
+}  // namespace bw::calib
