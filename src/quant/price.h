@@ -1,0 +1,34 @@
+// What storing rows of a linear at each width would cost, estimated before anything is quantized.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "quant/factor.h"
+#include "quant/layout.h"
+
+namespace bw::quant {
+
+// errors[width][size][group]: Σ over rows of the group and columns of (w - rounded)² / U_ii², with the scales that GPTQ
+// would choose; `width` indexes kBitWidths, `size` kGroupSizes, groups lie at multiples of the group size (the last may
+// be shorter).
+//
+// The sum over a layout's groups estimates tr(Δ H Δᵀ) of its GPTQ result: GPTQ's own error is Σ e² with e = (w - q) /
+// U_ii, where w has taken the corrections of earlier rows; here w is the original. So no layout needs a quantization of
+// its own.
+struct PriceTable {
+  uint32_t in = 0;
+  std::array<std::array<std::vector<double>, std::size(kGroupSizes)>, kWidths> errors;
+
+  // Price of a layout whose runs begin at multiples of their group size.
+  double price(const Layout& layout) const;
+};
+
+// w: (in, padded out) by transposed_in_order(factor.order); not changed.
+PriceTable price_table(ThreadPool& pool, const Matrix<float>& w, const Factor& factor);
+
+// Index in kBitWidths; throws Error(kInternal) if there is none.
+size_t width_index(int bits);
+size_t group_size_index(uint32_t group_size);
+
+}  // namespace bw::quant
