@@ -1,0 +1,42 @@
+// The last stage: the output directory from the quantized layers and the tensors that stay.
+#pragma once
+
+#include "pipeline/output_plan.h"
+#include "pipeline/session.h"
+
+namespace bw::pipeline {
+
+// Where an output is built: OUTPUT.partial, with a marker file that says it is ours, and a folder for the layers'
+// files.
+class OutputBuilder {
+ public:
+  // Checks that OUTPUT does not exist (or is ours and `overwrite`), is not the model directory or inside it, and that
+  // the disk has room; removes an OUTPUT.partial of ours from an earlier run. Throws Error(kUsage or kIo); nothing is
+  // changed then.
+  OutputBuilder(const model::ModelDir& dir, const std::filesystem::path& output, const OutputPlan& plan,
+                bool overwrite);
+  // Removes what was built, unless finish() was called.
+  ~OutputBuilder();
+  OutputBuilder(const OutputBuilder&) = delete;
+  OutputBuilder& operator=(const OutputBuilder&) = delete;
+
+  std::filesystem::path layers_dir() const;
+  // Writes shards, config and side files, checks the sizes against the plan, and renames. Returns the bytes written.
+  uint64_t finish(Run& run);
+
+ private:
+  void write_shard(const OutputShard& shard, const io::ShardSet* layers) const;
+
+  const model::ModelDir& dir_;
+  std::filesystem::path output_, partial_;
+  const OutputPlan& plan_;
+  bool finished_ = false;
+};
+
+// Throws Error(kNumeric) naming the first tensor that is copied as f16 and has a value beyond it (65504) or not finite.
+void check_half_range(const model::ModelDir& dir, const OutputPlan& plan);
+
+// The checks of OutputBuilder on paths alone, for before the work begins.
+void check_output_path(const std::filesystem::path& model, const std::filesystem::path& output, bool overwrite);
+
+}  // namespace bw::pipeline

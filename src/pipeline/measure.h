@@ -1,0 +1,14 @@
+// The measuring stage: one forward pass that prices every layout of every linear.
+#pragma once
+
+#include "pipeline/measurement.h"
+#include "pipeline/session.h"
+
+namespace bw::pipeline {
+
+// Runs the rows through the unquantized model, layer by layer. The price of a layout is the mean over tokens of the
+// squared disturbance of the residual stream relative to its squared norm at that token: every token counts the same,
+// whatever its norm (see docs/quality.md; prices in nats take the place of these weights later).
+Measurement measure_model(Run& run, const model::ModelDir& dir, const calib::Rows& rows);
+
+}  // namespace bw::pipeline

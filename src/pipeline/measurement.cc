@@ -1,0 +1,147 @@
+#include "pipeline/measurement.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "bitwright/error.h"
+#include "codec/exl2.h"
+#include "io/file_write.h"
+
+namespace bw::pipeline {
+namespace {
+
+constexpr const char* kFormat = "bitwright-measurement";
+constexpr int kVersion = 1;
+
+[[noreturn]] void damaged(const std::string& name, const std::string& why) {
+  throw Error(ErrorCode::kModel, fmt::format("{}: {}", name, why), "measure the model again");
+}
+
+const io::Json& member(const io::Json& object, const char* key, const std::string& name) {
+  const auto it = object.is_object() ? object.find(key) : object.end();
+  if (!object.is_object() || it == object.end()) damaged(name, fmt::format("the key '{}' is missing", key));
+  return *it;
+}
+
+uint64_t unsigned_of(const io::Json& object, const char* key, const std::string& name, uint64_t limit) {
+  const io::Json& value = member(object, key, name);
+  if (!value.is_number_unsigned() || value.get<uint64_t>() > limit) {
+    damaged(name, fmt::format("'{}' is not a whole number up to {}", key, limit));
+  }
+  return value.get<uint64_t>();
+}
+
+std::string string_of(const io::Json& object, const char* key, const std::string& name) {
+  const io::Json& value = member(object, key, name);
+  if (!value.is_string()) damaged(name, fmt::format("'{}' is not a string", key));
+  return value.get<std::string>();
+}
+
+// [[bits, rows, group size], ...]
+quant::Layout parse_layout(const io::Json& runs, uint32_t in, const std::string& name) {
+  quant::Layout layout;
+  if (!runs.is_array() || runs.empty() || runs.size() > quant::kWidths)
+    damaged(name, "a layout has no runs, or too many");
+  for (const io::Json& run : runs) {
+    if (!run.is_array() || run.size() != 3) damaged(name, "a run of a layout is not [bits, rows, group size]");
+    for (const io::Json& x : run) {
+      if (!x.is_number_unsigned() || x.get<uint64_t>() > UINT32_MAX)
+        damaged(name, "a run of a layout holds no whole numbers");
+    }
+    layout.runs.push_back({static_cast<int>(std::min<uint64_t>(run[0].get<uint64_t>(), 99)), run[1].get<uint32_t>(),
+                           run[2].get<uint32_t>()});
+  }
+  layout.validate(in, name);
+  return layout;
+}
+
+codec::Candidate parse_candidate(const io::Json& json, const LinearMeasurement& linear, const std::string& name) {
+  codec::Candidate c;
+  c.layout = parse_layout(member(json, "layout", name), linear.in, name);
+  const io::Json& price = member(json, "price", name);
+  if (!price.is_number() || !std::isfinite(price.get<double>()) || price.get<double>() < 0) {
+    damaged(name, "a price is not a number of 0 or more");
+  }
+  c.price = price.get<double>();
+  c.bits = codec::stored_bits(c.layout, linear.out) + linear.bias_bits;
+  return c;
+}
+
+LinearMeasurement parse_linear(const io::Json& json, const std::string& name) {
+  LinearMeasurement linear;
+  linear.key = string_of(json, "key", name);
+  const std::string where = name + ": " + linear.key;
+  linear.layer = unsigned_of(json, "layer", where, 1u << 20);
+  linear.kind = static_cast<model::LinearKind>(unsigned_of(json, "kind", where, model::kLinearsPerLayer - 1));
+  linear.in = static_cast<uint32_t>(unsigned_of(json, "in", where, 1u << 30));
+  linear.out = static_cast<uint32_t>(unsigned_of(json, "out", where, 1u << 30));
+  linear.bias_bits = unsigned_of(json, "bias_bits", where, uint64_t{1} << 40);
+  const io::Json& list = member(json, "candidates", where);
+  if (!list.is_array()) damaged(where, "'candidates' is not a list");
+  for (const io::Json& candidate : list) linear.candidates.push_back(parse_candidate(candidate, linear, where));
+  return linear;
+}
+
+}  // namespace
+
+io::OrderedJson to_json(const Measurement& m) {
+  io::OrderedJson linears = io::OrderedJson::array();
+  for (const LinearMeasurement& linear : m.linears) {
+    io::OrderedJson candidates = io::OrderedJson::array();
+    for (const codec::Candidate& c : linear.candidates) {
+      io::OrderedJson runs = io::OrderedJson::array();
+      for (const quant::BitRun& run : c.layout.runs) runs.push_back({run.bits, run.rows, run.group_size});
+      candidates.push_back({{"layout", runs}, {"bits", c.bits}, {"price", c.price}});
+    }
+    linears.push_back({{"key", linear.key},
+                       {"layer", linear.layer},
+                       {"kind", static_cast<int>(linear.kind)},
+                       {"in", linear.in},
+                       {"out", linear.out},
+                       {"bias_bits", linear.bias_bits},
+                       {"candidates", candidates}});
+  }
+  return {{"format", kFormat},
+          {"version", kVersion},
+          {"model", m.fingerprint},
+          {"architecture", m.architecture},
+          {"calibration", {{"source", m.source}, {"rows", m.rows}, {"length", m.length}}},
+          {"linears", linears}};
+}
+
+Measurement parse_measurement(const io::Json& json, const std::string& name) {
+  if (!json.is_object() || !json.contains("format") || json["format"] != kFormat) {
+    damaged(name, "this is not a measurement that Bitwright wrote");
+  }
+  if (member(json, "version", name) != kVersion) {
+    damaged(name,
+            fmt::format("measurement version {}, this program reads version {}", json["version"].dump(), kVersion));
+  }
+  Measurement m;
+  m.fingerprint = string_of(json, "model", name);
+  m.architecture = string_of(json, "architecture", name);
+  const io::Json& calibration = member(json, "calibration", name);
+  m.source = string_of(calibration, "source", name);
+  m.rows = unsigned_of(calibration, "rows", name, UINT32_MAX);
+  m.length = unsigned_of(calibration, "length", name, UINT32_MAX);
+  const io::Json& linears = member(json, "linears", name);
+  if (!linears.is_array()) damaged(name, "'linears' is not a list");
+  for (const io::Json& linear : linears) m.linears.push_back(parse_linear(linear, name));
+  return m;
+}
+
+void save_measurement(const Measurement& measurement, const std::filesystem::path& path) {
+  io::write_file(path, to_json(measurement).dump() + "\n");
+}
+
+Measurement load_measurement(const std::filesystem::path& path, const std::string& model_fingerprint) {
+  Measurement m = parse_measurement(io::load_json(path), path.string());
+  if (m.fingerprint != model_fingerprint) {
+    damaged(path.string(), fmt::format("it was measured on another model (fingerprint {}, this model has {})",
+                                       m.fingerprint, model_fingerprint));
+  }
+  return m;
+}
+
+}  // namespace bw::pipeline

@@ -1,0 +1,40 @@
+// What a measurement found: for every linear the layouts it may take, with size and price. Saved as JSON and reused.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "codec/candidates.h"
+#include "io/json.h"
+#include "model/model_dir.h"
+
+namespace bw::pipeline {
+
+struct LinearMeasurement {
+  std::string key;
+  size_t layer = 0;
+  model::LinearKind kind{};
+  uint32_t in = 0, out = 0;
+  uint64_t bias_bits = 0;
+  std::vector<codec::Candidate> candidates;  // empty: stays in f16, with the rest of its block
+};
+
+struct Measurement {
+  std::string fingerprint;  // of the model
+  std::string architecture;
+  std::string source;  // of the calibration rows
+  size_t rows = 0, length = 0;
+  std::vector<LinearMeasurement> linears;  // by layer, then kind
+};
+
+void save_measurement(const Measurement& measurement, const std::filesystem::path& path);
+// Throws Error(kModel) naming the file: not JSON, not a measurement, another version, of another model (fingerprint),
+// damaged entries.
+Measurement load_measurement(const std::filesystem::path& path, const std::string& model_fingerprint);
+
+// The two parts of Measurement's JSON form; parse is a fuzz target.
+io::OrderedJson to_json(const Measurement& measurement);
+Measurement parse_measurement(const io::Json& json, const std::string& name);
+
+}  // namespace bw::pipeline

@@ -1,0 +1,25 @@
+// The output's config.json and the files that travel with it.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "model/model_dir.h"
+#include "pipeline/measurement.h"
+
+namespace bw::pipeline {
+
+// config.json of the EXL2 model: the original's keys, with exactly one architecture, the rope keys at the top level
+// (the loader reads only those), tie_word_embeddings false where a head is stored, and quantization_config.
+// docs/exl2.md lists the reasons.
+std::string output_config(const model::ModelDir& dir, const Measurement& m, double bits, int head_bits);
+
+// True if config.json of a directory says that Bitwright wrote it.
+bool written_by_us(const std::filesystem::path& dir);
+
+// Files of the model directory that are copied: *.json (not config.json, not an index), *.jinja, *.model, *.txt, *.py,
+// *.md and licence files. Sorted by name. Weights, sub-directories and hidden files are not.
+std::vector<std::filesystem::path> side_files(const std::filesystem::path& dir);
+
+}  // namespace bw::pipeline

@@ -1,0 +1,235 @@
+#include "pipeline/output_plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "allocate/allocate.h"
+#include "bitwright/error.h"
+#include "bitwright/units.h"
+#include "codec/exl2.h"
+#include "nn/decoder.h"
+#include "pipeline/output_config.h"
+
+namespace bw::pipeline {
+namespace {
+
+constexpr uint32_t kHeadGroupSize = 32;
+
+bool storable(const LinearMeasurement& linear) { return !linear.candidates.empty(); }
+
+uint64_t plain_bits_of(uint64_t in, uint64_t out, uint64_t bias_bits) { return 16 * in * out + bias_bits; }
+
+// The allocation's items, the measured linears they stand for, and the uniform plans.
+struct Problem {
+  std::vector<const LinearMeasurement*> linears;
+  std::vector<std::vector<allocate::Choice>> items;
+  std::vector<std::vector<size_t>> uniform;
+};
+
+Problem problem_of(const Measurement& m) {
+  Problem p;
+  for (const LinearMeasurement& linear : m.linears) {
+    if (!storable(linear)) continue;
+    p.linears.push_back(&linear);
+    std::vector<allocate::Choice> choices;
+    for (const codec::Candidate& c : linear.candidates) choices.push_back({c.bits, c.price});
+    p.items.push_back(std::move(choices));
+  }
+  for (const int bits : quant::kBitWidths) {
+    for (const uint32_t group_size : quant::kGroupSizes) {
+      std::vector<size_t> plan;
+      for (const LinearMeasurement* linear : p.linears) {
+        const quant::Layout wanted = quant::uniform_layout(linear->in, bits, group_size);
+        const auto at = std::find_if(linear->candidates.begin(), linear->candidates.end(),
+                                     [&](const codec::Candidate& c) { return c.layout == wanted; });
+        if (at == linear->candidates.end()) break;
+        plan.push_back(static_cast<size_t>(at - linear->candidates.begin()));
+      }
+      if (plan.size() == p.linears.size()) p.uniform.push_back(std::move(plan));
+    }
+  }
+  return p;
+}
+
+// All tensors of the output in the order of their names' layers, so that a loader reads front to back.
+std::vector<OutputTensor> output_tensors(const model::ModelDir& dir,
+                                         const std::map<std::string, quant::Layout>& layouts) {
+  std::map<std::string, std::pair<std::string, uint32_t>> quantized;  // KEY.weight -> key, out
+  for (size_t layer = 0; layer < dir.config().n_layers; ++layer) {
+    for (size_t k = 0; k < model::kLinearsPerLayer; ++k) {
+      const model::LinearInfo info = dir.linear(layer, static_cast<model::LinearKind>(k));
+      if (layouts.contains(info.key)) quantized[info.key + ".weight"] = {info.key, static_cast<uint32_t>(info.out)};
+    }
+  }
+  const model::LinearInfo head = dir.head();
+  const bool head_quantized = layouts.contains(head.key);
+  if (head_quantized) quantized[head.key + ".weight"] = {head.key, static_cast<uint32_t>(head.out)};
+  std::vector<OutputTensor> tensors;
+  const auto add_linear = [&](const std::string& key, uint32_t out) {
+    for (io::TensorPlan& plan : codec::tensor_plans(key, layouts.at(key), out))
+      tensors.push_back({std::move(plan), {}});
+  };
+  bool head_added = false;
+  for (const io::TensorEntry* entry : dir.tensors().entries()) {
+    if (!dir.uses(entry->name)) continue;
+    const auto linear = quantized.find(entry->name);
+    if (linear != quantized.end()) {
+      add_linear(linear->second.first, linear->second.second);
+      head_added |= linear->second.first == head.key;
+    } else if (entry->name == head.key + ".weight" && dir.head_is_embedding()) {
+      continue;  // an equal copy of the embedding
+    } else {
+      tensors.push_back({{entry->name, io::TensorType::kF16, entry->shape}, entry->name});
+    }
+  }
+  if (head_quantized && !head_added) add_linear(head.key, static_cast<uint32_t>(head.out));
+  return tensors;
+}
+
+uint64_t shard_size(const std::vector<OutputTensor>& tensors) {
+  std::vector<io::TensorPlan> plans;
+  for (const OutputTensor& t : tensors) plans.push_back(t.plan);
+  return io::safetensors_size(plans);
+}
+
+// Fills shards up to `limit` bytes of data; a tensor larger than that gets a shard of its own.
+std::vector<OutputShard> split_shards(std::vector<OutputTensor> tensors, uint64_t limit) {
+  std::vector<OutputShard> shards(1);
+  uint64_t used = 0;
+  for (OutputTensor& t : tensors) {
+    const uint64_t bytes = t.plan.bytes();
+    if (!shards.back().tensors.empty() && limit > 0 && used + bytes > limit) {
+      shards.emplace_back();
+      used = 0;
+    }
+    used += bytes;
+    shards.back().tensors.push_back(std::move(t));
+  }
+  for (size_t i = 0; i < shards.size(); ++i) {
+    shards[i].file = shards.size() == 1 ? "model.safetensors"
+                                        : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+    shards[i].bytes = shard_size(shards[i].tensors);
+  }
+  return shards;
+}
+
+OutputPlan make_plan(const model::ModelDir& dir, const Measurement& m, const Problem& problem,
+                     const allocate::Plan& chosen, const OutputOptions& options) {
+  OutputPlan plan;
+  plan.price = chosen.price;
+  for (size_t i = 0; i < problem.linears.size(); ++i) {
+    plan.layouts[problem.linears[i]->key] = problem.linears[i]->candidates[chosen.chosen[i]].layout;
+  }
+  const Reach reach = reach_of(m);
+  plan.bpw_linears = static_cast<double>(chosen.bits + reach.plain_bits) / static_cast<double>(reach.weights);
+  const model::LinearInfo head = dir.head();
+  plan.bpw_head = 16;
+  if (const auto layout = head_layout(dir, options.head_bits)) {
+    plan.layouts[head.key] = *layout;
+    plan.bpw_head = static_cast<double>(codec::stored_bits(*layout, static_cast<uint32_t>(head.out))) /
+                    (static_cast<double>(head.in) * static_cast<double>(head.out));
+  }
+  plan.shards = split_shards(output_tensors(dir, plan.layouts), options.shard_bytes);
+  const double label = options.label_bpw > 0 ? options.label_bpw : plan.bpw_linears;
+  plan.config = output_config(dir, m, label, plan.layouts.contains(head.key) ? options.head_bits : 16);
+  plan.side_files = side_files(dir.path());
+  plan.bytes = plan.config.size();
+  for (const OutputShard& shard : plan.shards) plan.bytes += shard.bytes;
+  for (const auto& file : plan.side_files) plan.bytes += std::filesystem::file_size(file);
+  return plan;
+}
+
+}  // namespace
+
+Reach reach_of(const Measurement& m) {
+  Reach r;
+  const Problem p = problem_of(m);
+  for (const LinearMeasurement& linear : m.linears) {
+    r.weights += uint64_t{linear.in} * linear.out;
+    if (!storable(linear)) r.plain_bits += plain_bits_of(linear.in, linear.out, linear.bias_bits);
+  }
+  r.smallest = allocate::smallest_bits(p.items) + r.plain_bits;
+  r.largest = allocate::largest_bits(p.items) + r.plain_bits;
+  return r;
+}
+
+Reach reach_of(const model::ModelDir& dir) {
+  Reach r;
+  for (size_t layer = 0; layer < dir.config().n_layers; ++layer) {
+    for (const bool attention : {true, false}) {
+      std::vector<model::LinearInfo> block;
+      for (size_t k = 0; k < model::kLinearsPerLayer; ++k) {
+        const auto kind = static_cast<model::LinearKind>(k);
+        if ((nn::site_of(kind) < 2) == attention) block.push_back(dir.linear(layer, kind));
+      }
+      const bool all =
+          std::all_of(block.begin(), block.end(), [](const auto& l) { return codec::can_store(l.in, l.out); });
+      for (const model::LinearInfo& l : block) {
+        const uint64_t bias = l.has_bias ? 16 * uint64_t{l.out} : 0;
+        const auto in = static_cast<uint32_t>(l.in), out = static_cast<uint32_t>(l.out);
+        r.weights += uint64_t{in} * out;
+        if (!all) {
+          const uint64_t bits = plain_bits_of(in, out, bias);
+          r.plain_bits += bits;
+          r.smallest += bits;
+          r.largest += bits;
+        } else {
+          r.smallest += codec::stored_bits(quant::uniform_layout(in, 2, quant::kGroupSizes[2]), out) + bias;
+          r.largest += codec::stored_bits(quant::uniform_layout(in, 8, quant::kGroupSizes[0]), out) + bias;
+        }
+      }
+    }
+  }
+  return r;
+}
+
+void check_bpw(double bpw, const Reach& reach) {
+  // Rounded inwards, so that the figures shown can be asked for.
+  const double least = std::ceil(reach.smallest_bpw() * 1000) / 1000,
+               most = std::floor(reach.largest_bpw() * 1000) / 1000;
+  if (!(bpw >= least) || !(bpw <= most)) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("--bpw {}: this model can be stored at {:.3f} to {:.3f} bits per weight", bpw, least, most),
+                "choose a value in this range");
+  }
+}
+
+std::optional<quant::Layout> head_layout(const model::ModelDir& dir, int head_bits) {
+  const model::LinearInfo head = dir.head();
+  if (head_bits == 16 || !codec::can_store(head.in, head.out)) return std::nullopt;
+  return quant::uniform_layout(static_cast<uint32_t>(head.in), head_bits, kHeadGroupSize);
+}
+
+OutputPlan plan_for_bpw(const model::ModelDir& dir, const Measurement& m, double bpw, OutputOptions options) {
+  const Reach reach = reach_of(m);
+  check_bpw(bpw, reach);
+  const Problem p = problem_of(m);
+  const auto budget = static_cast<uint64_t>(std::floor(bpw * static_cast<double>(reach.weights))) - reach.plain_bits;
+  options.label_bpw = bpw;
+  return make_plan(dir, m, p, allocate::allocate(p.items, std::min(budget, reach.largest), p.uniform), options);
+}
+
+OutputPlan plan_for_size(const model::ModelDir& dir, const Measurement& m, uint64_t bytes, OutputOptions options) {
+  const Problem p = problem_of(m);
+  const uint64_t least = allocate::smallest_bits(p.items), most = allocate::largest_bits(p.items);
+  const OutputPlan smallest = make_plan(dir, m, p, allocate::allocate(p.items, least), options);
+  if (bytes < smallest.bytes) {
+    const OutputPlan largest = make_plan(dir, m, p, allocate::allocate(p.items, most), options);
+    throw Error(ErrorCode::kUsage,
+                fmt::format("--size {}: this model takes {} to {} bytes ({} to {}) with {} bits for the head", bytes,
+                            smallest.bytes, largest.bytes, format_bytes(smallest.bytes), format_bytes(largest.bytes),
+                            options.head_bits),
+                "ask for more, or lower --head-bits");
+  }
+  uint64_t budget = std::min(most, least + 8 * (bytes - smallest.bytes));
+  while (true) {
+    OutputPlan plan = make_plan(dir, m, p, allocate::allocate(p.items, budget, p.uniform), options);
+    if (plan.bytes <= bytes) return plan;
+    // Headers grow by a few digits as tensors grow: take that off the budget.
+    budget -= std::min(budget - least, std::max<uint64_t>(8, 8 * (plan.bytes - bytes)));
+  }
+}
+
+}  // namespace bw::pipeline

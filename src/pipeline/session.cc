@@ -1,0 +1,103 @@
+#include "pipeline/session.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/hash.h"
+#include "bitwright/error.h"
+#include "calib/self_generate.h"
+#include "codec/exl2.h"
+
+namespace bw::pipeline {
+
+backend::Precision precision_of(Arithmetic arithmetic) {
+  switch (arithmetic) {
+    case Arithmetic::kF32:
+      return backend::Precision::kF32;
+    case Arithmetic::kBF16:
+      return backend::Precision::kBF16;
+    case Arithmetic::kAuto:
+      break;
+  }
+  return backend::Precision::kAuto;
+}
+
+nn::Decoder::LinearLoader linear_loader(const model::ModelDir& dir, ThreadPool& pool) {
+  return [&dir, &pool](const model::LinearInfo& info) {
+    if (!codec::is_stored(dir.tensors(), info.key)) return dir.load_linear(info);
+    const codec::Exl2Linear packed = codec::load(dir.tensors(), info.key, static_cast<uint32_t>(info.out));
+    return quant::dequantize(pool, codec::unpack(pool, packed, info.key));
+  };
+}
+
+Run::Run(const EngineOptions& options)
+    : device(backend::make_cpu_backend(options.threads)),
+      precision(precision_of(options.arithmetic)),
+      reporter(options.progress) {}
+
+std::optional<tokenizer::ChatTemplate> load_chat_template(const std::filesystem::path& dir, Reporter& reporter) {
+  try {
+    return tokenizer::ChatTemplate::load(dir);
+  } catch (const Error& e) {
+    reporter.warn("tokenize", fmt::format("the chat template is not used: {}", e.what()));
+    return std::nullopt;
+  }
+}
+
+calib::Rows calibration_rows(Run& run, const model::ModelDir& dir, const CalibrationOptions& options) {
+  const auto tokenizer = tokenizer::Tokenizer::load(dir.path());
+  const auto chat = load_chat_template(dir.path(), run.reporter);
+  const tokenizer::ChatTemplate* chat_pointer = chat ? &*chat : nullptr;
+  calib::Rows rows;
+  if (options.files.empty()) {
+    if (options.rows == 0 || options.length < 2) {
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("{} calibration rows of {} tokens make no sense: at least 1 row of 2 tokens is needed",
+                              options.rows, options.length));
+    }
+    const nn::LanguageModel model(*run.device, dir, options.length, run.precision, linear_loader(dir, run.pool()));
+    rows = calib::self_generate(
+        model, tokenizer, chat_pointer, {options.rows, options.length, options.seed}, [&](size_t done, size_t total) {
+          run.reporter.progress("self-calibration", static_cast<double>(done), static_cast<double>(total));
+        });
+  } else {
+    rows = calib::rows_from_files(tokenizer, chat_pointer, options.files, options.rows, options.length);
+  }
+  calib::check_ids(rows, tokenizer, dir.vocab_rows());
+  return rows;
+}
+
+States embed_rows(const nn::Decoder& decoder, const model::ModelDir& dir, const calib::Rows& rows) {
+  States states;
+  const size_t rows_per_batch = std::max<size_t>(1, kBatchTokens / rows.length);
+  for (size_t first = 0; first < rows.count(); first += rows_per_batch) {
+    const nn::RowBatch batch{std::min(rows_per_batch, rows.count() - first), rows.length};
+    nn::Carry carry;
+    carry.h = decoder.device().allocate(batch.tokens(), dir.config().hidden);
+    decoder.embed(dir, std::span(rows.ids).subspan(first * rows.length, batch.tokens()), carry.h);
+    states.batches.push_back(batch);
+    states.carries.push_back(std::move(carry));
+    states.tokens += batch.tokens();
+  }
+  return states;
+}
+
+std::string fingerprint(const model::ModelDir& dir) {
+  constexpr size_t kSampleBytes = 4096;
+  Hasher hasher;
+  const std::string config = dir.raw_config().dump();
+  hasher.update(std::as_bytes(std::span(config.data(), config.size())));
+  for (const io::TensorEntry* entry : dir.tensors().entries()) {
+    hasher.update(std::as_bytes(std::span(entry->name.data(), entry->name.size())));
+    hasher.update_values(std::span<const uint64_t>(entry->shape));
+    const std::span<const std::byte> bytes = dir.tensors().require(entry->name).bytes;
+    const size_t n = std::min(bytes.size(), kSampleBytes);
+    hasher.update(bytes.first(n));
+    hasher.update(bytes.subspan((bytes.size() - n) / 2, n));
+    hasher.update(bytes.last(n));
+  }
+  return hasher.hex();
+}
+
+}  // namespace bw::pipeline
