@@ -1,0 +1,37 @@
+#include <fmt/format.h>
+
+#include "commands.h"
+
+namespace bw::cli {
+namespace {
+
+struct State {
+  MeasureOptions options;
+  CommonOptions common;
+};
+
+std::string run(State& s) {
+  s.options.engine = engine_options(s.common);
+  const MeasureResult r = measure(s.options);
+  fmt::print("{} linears, {} layouts, {} tokens\n--bpw can be {:.3f} to {:.3f}\n", r.linears, r.candidates, r.tokens,
+             r.smallest_bpw, r.largest_bpw);
+  return "done: wrote " + s.options.output.string();
+}
+
+}  // namespace
+
+void add_measure(CLI::App& app, Action& action) {
+  auto s = std::make_shared<State>();
+  CLI::App* c =
+      app.add_subcommand("measure", "Measure what every way of storing every linear would cost; reusable for any size");
+  c->footer(
+      "Example:\n  bitwright measure MODEL -o measurement.json\n  bitwright quantize MODEL -o OUT --bpw 4.0 -m "
+      "measurement.json");
+  c->add_option("model", s->options.model, "Hugging Face model directory")->required();
+  c->add_option("-o,--output", s->options.output, "Measurement file to write (JSON)")->required();
+  add_calibration_options(*c, s->options.calibration);
+  add_common_options(*c, s->common);
+  c->callback([s, &action] { action = [s] { return run(*s); }; });
+}
+
+}  // namespace bw::cli

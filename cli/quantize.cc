@@ -1,0 +1,58 @@
+#include <fmt/format.h>
+
+#include "commands.h"
+
+namespace bw::cli {
+namespace {
+
+struct State {
+  QuantizeOptions options;
+  CommonOptions common;
+  std::string size, shard_size = "8GiB", measurement;
+};
+
+std::string run(State& s) {
+  QuantizeOptions& o = s.options;
+  if (!s.size.empty()) o.size = parse_bytes(s.size, "--size");
+  o.shard_bytes = parse_bytes(s.shard_size, "--shard-size");
+  if (!s.measurement.empty()) o.measurement = s.measurement;
+  o.engine = engine_options(s.common);
+  std::string last;
+  for (const QuantizeResult& r : quantize(o)) {
+    fmt::print(
+        "{}\n  target     {}\n  linears    {:.4f} bits per weight\n  head       {:.4f} bits per weight\n"
+        "  planned    {} bytes\n  written    {} bytes\n  time       {:.1f} s\n",
+        r.output.string(),
+        r.bpw_target > 0 ? fmt::format("{} bits per weight", r.bpw_target) : fmt::format("{} bytes", *o.size),
+        r.bpw_linears, r.bpw_head, r.planned_bytes, r.written_bytes, r.seconds);
+    last += (last.empty() ? "" : ", ") + r.output.string();
+  }
+  return "done: wrote " + last;
+}
+
+}  // namespace
+
+void add_quantize(CLI::App& app, Action& action) {
+  auto s = std::make_shared<State>();
+  CLI::App* c = app.add_subcommand("quantize", "Measure, allocate, quantize and write an EXL2 model");
+  c->footer(
+      "Examples:\n  bitwright quantize MODEL -o OUT --bpw 4.0\n  bitwright quantize MODEL -o OUT --size 3.2GB --calib "
+      "text.txt\n"
+      "  bitwright quantize MODEL -o OUT --bpw 3.0,3.5,4.0 -m measurement.json");
+  c->add_option("model", s->options.model, "Hugging Face model directory")->required();
+  c->add_option("-o,--output", s->options.output, "Output directory; with several targets OUTPUT-<bpw>bpw")->required();
+  c->add_option("--bpw", s->options.bpw,
+                "Bits per weight of the decoder's linears, side tensors included; several: 3.0,4.0")
+      ->delimiter(',');
+  c->add_option("--size", s->size, "Size of the whole output instead, such as 3.2GB");
+  c->add_option("--head-bits", s->options.head_bits, "Bits of the head: 2, 3, 4, 5, 6, 8, or 16 to leave it")
+      ->capture_default_str();
+  c->add_option("--shard-size", s->shard_size, "Largest file")->capture_default_str();
+  c->add_option("-m,--measurement", s->measurement, "Measurement to reuse (see: bitwright measure)");
+  c->add_flag("--overwrite", s->options.overwrite, "Replace an output directory that Bitwright wrote");
+  add_calibration_options(*c, s->options.calibration);
+  add_common_options(*c, s->common);
+  c->callback([s, &action] { action = [s] { return run(*s); }; });
+}
+
+}  // namespace bw::cli

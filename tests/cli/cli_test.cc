@@ -1,0 +1,186 @@
+// The program itself: exit status, one line of error, nothing half-written.
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include "support/temp_dir.h"
+
+namespace bw {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Outcome {
+  int status = -1;
+  std::string out;  // stdout and stderr together
+  std::string last_line() const {
+    const size_t end = out.find_last_not_of('\n');
+    if (end == std::string::npos) return {};
+    const size_t begin = out.find_last_of('\n', end);
+    return out.substr(begin == std::string::npos ? 0 : begin + 1,
+                      end - (begin == std::string::npos ? 0 : begin + 1) + 1);
+  }
+};
+
+// Runs a shell command line.
+Outcome shell(const std::string& command) {
+  Outcome o;
+  FILE* pipe = popen(("{ " + command + "; } 2>&1").c_str(), "r");
+  std::array<char, 4096> buffer;
+  while (const size_t n = fread(buffer.data(), 1, buffer.size(), pipe)) o.out.append(buffer.data(), n);
+  const int status = pclose(pipe);
+  o.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return o;
+}
+
+// As one word of a shell command.
+std::string quoted(const fs::path& path) {
+  std::string word = "'";
+  for (const char c : path.string()) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return word + "'";
+}
+
+class Cli : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::ofstream text(text_);
+    for (int i = 0; i < 200; ++i)
+      text << "Line " << i << " of a text about tides, harbours and the people who mend nets.\n";
+  }
+
+  Outcome run(const std::string& arguments) { return shell(quoted(BW_PROGRAM) + " " + arguments); }
+  // quantize of a model with the usual options and `more`.
+  Outcome quantize(const fs::path& model, const std::string& more) {
+    return run("quantize " + quoted(model) + " -o " + quoted(out_) + " --calib " + quoted(text_) +
+               " --calib-rows 4 --calib-length 32 " + more);
+  }
+  // A copy of the tiny model, to be spoiled.
+  fs::path copy_model(const std::string& name = "model") {
+    const fs::path to = dir_.path() / name;
+    fs::copy(model_, to, fs::copy_options::recursive);
+    return to;
+  }
+  // The command failed as it should: this status, one last line "error: ..." with these words, and no output left
+  // behind.
+  void expect_refused(const Outcome& o, int status, std::initializer_list<const char*> words) {
+    EXPECT_EQ(o.status, status) << o.out;
+    EXPECT_TRUE(o.last_line().starts_with("error: ")) << o.out;
+    for (const char* word : words)
+      EXPECT_NE(o.last_line().find(word), std::string::npos) << word << " is not in: " << o.last_line();
+    EXPECT_FALSE(fs::exists(out_));
+    EXPECT_FALSE(fs::exists(dir_.path() / "out.partial"));
+  }
+
+  test::TempDir dir_;
+  fs::path model_ = fs::path(BW_FIXTURES) / "models" / "llama";
+  fs::path text_ = dir_.path() / "calibration text.txt";
+  fs::path out_ = dir_.path() / "out";
+};
+
+TEST_F(Cli, QuantizeEvalInspectGenerate) {
+  const Outcome q = quantize(model_, "--bpw 5");
+  EXPECT_EQ(q.status, 0) << q.out;
+  EXPECT_TRUE(q.last_line().starts_with("done: ")) << q.out;
+  const Outcome e = run("eval " + quoted(out_) + " --ref " + quoted(model_) + " --text " + quoted(text_) +
+                        " --rows 2 --length 32 --json " + quoted(dir_.path() / "eval.json"));
+  EXPECT_EQ(e.status, 0) << e.out;
+  EXPECT_TRUE(fs::exists(dir_.path() / "eval.json"));
+  EXPECT_EQ(run("inspect --json " + quoted(out_)).status, 0);
+  EXPECT_EQ(run("generate " + quoted(out_) + " --prompt tides -n 4").status, 0);
+}
+
+TEST_F(Cli, HelpAndVersionSucceed) {
+  EXPECT_EQ(run("--help").status, 0);
+  EXPECT_EQ(run("--version").status, 0);
+  for (const char* command : {"quantize", "measure", "eval", "inspect", "generate"}) {
+    EXPECT_EQ(run(std::string(command) + " --help").status, 0) << command;
+  }
+}
+
+TEST_F(Cli, UsageErrorsAreStatus2) {
+  expect_refused(run("quantise x"), 2, {});
+  expect_refused(run(""), 2, {});
+  expect_refused(quantize(model_, "--bpw 4 --no-such-flag"), 2, {"no-such-flag"});
+  expect_refused(quantize(model_, ""), 2, {"--bpw", "--size"});
+  expect_refused(quantize(model_, "--bpw 4 --size 1GB"), 2, {"--bpw", "--size"});
+  expect_refused(quantize(model_, "--bpw 4 --head-bits 7"), 2, {"--head-bits 7"});
+  expect_refused(quantize(model_, "--size 12XB"), 2, {"--size", "12XB"});
+  expect_refused(quantize(model_, "--bpw nan"), 2, {"--bpw"});
+}
+
+TEST_F(Cli, ATargetOutOfReachIsRefusedWithTheRange) {
+  expect_refused(quantize(model_, "--bpw 1.9"), 2, {"--bpw 1.9", " to "});
+  expect_refused(quantize(model_, "--bpw 9.9"), 2, {"--bpw 9.9", " to "});
+  expect_refused(quantize(model_, "--size 10kB"), 2, {"--size 10000", " to "});
+}
+
+TEST_F(Cli, AMissingOrDamagedModelIsStatus3) {
+  expect_refused(quantize(dir_.path() / "nothing", "--bpw 4"), 3, {"nothing"});
+  const fs::path cut = copy_model("cut");
+  fs::resize_file(cut / "model.safetensors", fs::file_size(cut / "model.safetensors") / 2);
+  expect_refused(quantize(cut, "--bpw 4"), 3, {"model.safetensors", "download"});
+  const fs::path huge = copy_model("huge");
+  std::ofstream(huge / "model.safetensors", std::ios::binary) << std::string("\0\0\0\0\0\0\0\x80{}", 10);
+  expect_refused(quantize(huge, "--bpw 4"), 3, {"model.safetensors", "header"});
+  const fs::path bare = copy_model("bare");
+  fs::remove(bare / "tokenizer.json");
+  expect_refused(quantize(bare, "--bpw 4"), 3, {"tokenizer.json"});
+}
+
+TEST_F(Cli, TextThatDoesNotServeIsRefused) {
+  std::ofstream(text_).close();
+  const Outcome empty = quantize(model_, "--bpw 4");
+  EXPECT_TRUE(empty.status == 2 || empty.status == 3) << empty.out;
+  expect_refused(empty, empty.status, {"calibration text.txt"});
+  std::ofstream(text_) << "too short";
+  expect_refused(quantize(model_, "--bpw 4"), 2, {"calibration text.txt", "124"});
+  fs::remove(text_);
+  expect_refused(quantize(model_, "--bpw 4"), 5, {"calibration text.txt"});
+}
+
+TEST_F(Cli, AnOutputThatIsNotOursIsLeftAlone) {
+  fs::create_directories(out_);
+  std::ofstream(out_ / "thesis.tex") << "years of work";
+  const Outcome o = quantize(model_, "--bpw 5 --overwrite");
+  EXPECT_EQ(o.status, 2) << o.out;
+  EXPECT_TRUE(fs::exists(out_ / "thesis.tex"));
+  const Outcome same =
+      run("quantize " + quoted(model_) + " -o " + quoted(model_) + " --bpw 5 --calib " + quoted(text_));
+  EXPECT_EQ(same.status, 2) << same.out;
+  EXPECT_TRUE(fs::exists(model_ / "model.safetensors"));
+}
+
+TEST_F(Cli, OurOwnOutputIsReplacedOnlyWhenAsked) {
+  EXPECT_EQ(quantize(model_, "--bpw 5").status, 0);
+  const auto before = fs::last_write_time(out_ / "config.json");
+  const Outcome refused = quantize(model_, "--bpw 5");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_NE(refused.last_line().find("--overwrite"), std::string::npos);
+  EXPECT_EQ(fs::last_write_time(out_ / "config.json"), before);
+  EXPECT_EQ(quantize(model_, "--bpw 5 --overwrite").status, 0);
+}
+
+TEST_F(Cli, AFullDiskIsStatus5AndLeavesNothing) {
+  // A limit on file sizes stands for the full disk: writes fail in the same places.
+  const Outcome o = shell("trap '' XFSZ; ulimit -f 8; " + quoted(BW_PROGRAM) + " quantize " + quoted(model_) + " -o " +
+                          quoted(out_) + " --bpw 5 --calib " + quoted(text_) + " --calib-rows 4 --calib-length 32");
+  expect_refused(o, 5, {"out.partial"});
+  const Outcome json =
+      run("eval " + quoted(model_) + " --text " + quoted(text_) + " --rows 2 --length 32 --json /dev/full");
+  EXPECT_EQ(json.status, 5) << json.out;
+}
+
+TEST_F(Cli, OddPathsWork) {
+  const fs::path odd = dir_.path() / "my models" / "\u00fc 'x' \" T ";
+  fs::create_directories(odd.parent_path());
+  fs::copy(model_, odd, fs::copy_options::recursive);
+  EXPECT_EQ(quantize(odd, "--bpw 5").status, 0);
+  EXPECT_EQ(run("inspect " + quoted(odd)).status, 0);
+}
+
+}  // namespace
+}  // namespace bw
