@@ -14,10 +14,14 @@ struct CommonOptions {
   size_t threads = 0;
   std::string arithmetic = "auto";
   bool quiet = false;
+  bool profile = false;
 };
 void add_common_options(CLI::App& command, CommonOptions& common);
 // The engine options they stand for, with progress shown on stderr.
 EngineOptions engine_options(const CommonOptions& common);
+
+// The time of each stage as a table on stdout, if asked for with --profile.
+void print_profile(const CommonOptions& common, const std::vector<StageTime>& stages);
 
 void add_calibration_options(CLI::App& command, CalibrationOptions& calibration);
 

@@ -54,6 +54,7 @@ void add_common_options(CLI::App& command, CommonOptions& common) {
   command.add_option("--threads", common.threads, "Threads (0: one per core); results do not depend on it");
   command.add_option("--arithmetic", common.arithmetic, "Matrix products: auto, f32 or bf16")
       ->check(CLI::IsMember({"auto", "f32", "bf16"}));
+  command.add_flag("--profile", common.profile, "Show the time of each stage");
   command.add_flag("-q,--quiet", common.quiet, "Show no progress");
 }
 
@@ -68,6 +69,17 @@ EngineOptions engine_options(const CommonOptions& common) {
     engine.progress = [printer](const ProgressEvent& event) { printer->show(event); };
   }
   return engine;
+}
+
+void print_profile(const CommonOptions& common, const std::vector<StageTime>& stages) {
+  if (!common.profile) return;
+  fmt::print("\n{:<28}{:>10}{:>14}{:>10}\n", "stage", "seconds", "in products", "GFLOP/s");
+  for (const StageTime& t : stages) {
+    const bool products = t.product_seconds > 0;
+    fmt::print("{:<28}{:>10.2f}{:>12.0f} %{:>10}\n", t.stage, t.seconds,
+               t.seconds > 0 ? 100 * t.product_seconds / t.seconds : 0.0,
+               products ? fmt::format("{:.0f}", t.product_flops / t.product_seconds / 1e9) : "-");
+  }
 }
 
 void add_calibration_options(CLI::App& command, CalibrationOptions& calibration) {

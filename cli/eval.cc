@@ -58,6 +58,7 @@ std::string run(State& s) {
   s.options.engine = engine_options(s.common);
   const EvaluateResult r = evaluate(s.options);
   print(r);
+  print_profile(s.common, r.stages);
   if (!s.json.empty()) write_text(s.json, to_json(r).dump(1) + "\n");
   return "done: evaluated " + s.options.model.string();
 }

@@ -44,9 +44,6 @@ int main(int argc, char** argv) {
     return run(argc, argv);
   } catch (const bw::Error& e) {
     return report(e.what(), e.code());
-  } catch (const std::bad_alloc&) {
-    return report("out of memory; lower --calib-rows or --calib-length, or run on a machine with more memory",
-                  bw::ErrorCode::kIo);
   } catch (const std::exception& e) {
     return report(fmt::format("internal error: {}", e.what()), bw::ErrorCode::kInternal);
   }

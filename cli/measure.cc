@@ -15,6 +15,7 @@ std::string run(State& s) {
   const MeasureResult r = measure(s.options);
   fmt::print("{} linears, {} layouts, {} tokens\n--bpw can be {:.3f} to {:.3f}\n", r.linears, r.candidates, r.tokens,
              r.smallest_bpw, r.largest_bpw);
+  print_profile(s.common, r.stages);
   return "done: wrote " + s.options.output.string();
 }
 

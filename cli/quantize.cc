@@ -18,7 +18,8 @@ std::string run(State& s) {
   if (!s.measurement.empty()) o.measurement = s.measurement;
   o.engine = engine_options(s.common);
   std::string last;
-  for (const QuantizeResult& r : quantize(o)) {
+  const std::vector<QuantizeResult> results = quantize(o);
+  for (const QuantizeResult& r : results) {
     fmt::print(
         "{}\n  target     {}\n  linears    {:.4f} bits per weight\n  head       {:.4f} bits per weight\n"
         "  planned    {} bytes\n  written    {} bytes\n  time       {:.1f} s\n",
@@ -27,6 +28,7 @@ std::string run(State& s) {
         r.bpw_linears, r.bpw_head, r.planned_bytes, r.written_bytes, r.seconds);
     last += (last.empty() ? "" : ", ") + r.output.string();
   }
+  print_profile(s.common, results.back().stages);
   return "done: wrote " + last;
 }
 

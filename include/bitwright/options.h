@@ -39,6 +39,14 @@ struct CalibrationOptions {
   uint64_t seed = 1;
 };
 
+// Time of one stage of a run, summed over layers.
+struct StageTime {
+  std::string stage;
+  double seconds = 0;          // wall
+  double product_seconds = 0;  // of them in the matrix products of linears and Hessians
+  double product_flops = 0;    // 2 per multiply-add
+};
+
 struct MeasureOptions {
   std::filesystem::path model;
   std::filesystem::path output;  // measurement.json
@@ -49,6 +57,7 @@ struct MeasureOptions {
 struct MeasureResult {
   size_t linears = 0, candidates = 0, tokens = 0;
   double smallest_bpw = 0, largest_bpw = 0;  // reach of --bpw
+  std::vector<StageTime> stages;
 };
 
 struct QuantizeOptions {
@@ -71,6 +80,7 @@ struct QuantizeResult {
   double bpw_head = 0;
   uint64_t planned_bytes = 0, written_bytes = 0;  // of the whole directory
   double seconds = 0;
+  std::vector<StageTime> stages;  // of the whole run up to here
 };
 
 struct EvaluateOptions {
@@ -79,7 +89,7 @@ struct EvaluateOptions {
   std::filesystem::path text;
   size_t rows = 16;
   size_t length = 512;
-  EngineOptions engine;
+  EngineOptions engine;  // kAuto means kF32 here: rounding to bfloat16 would show in small divergences
 };
 
 // A mean over tokens with its standard error, tokens taken as independent.
@@ -98,6 +108,7 @@ struct EvaluateResult {
   Estimate reference_perplexity, kld, top1, log_ppl_ratio;
   double kld_median = 0, kld_p90 = 0, kld_p99 = 0, kld_p999 = 0, kld_max = 0;
   uint64_t reference_bytes = 0;
+  std::vector<StageTime> stages;
 };
 
 struct GenerateOptions {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 
 #include <fmt/format.h>
 
@@ -28,11 +29,30 @@ void check_head_bits(int bits) {
   }
 }
 
+// Only Errors leave the library: what the file system and the allocator throw is translated.
+template <typename Call>
+auto guarded(const Call& call) {
+  try {
+    return call();
+  } catch (const std::filesystem::filesystem_error& e) {
+    throw Error(ErrorCode::kIo, fmt::format("{}: {}", e.path1().string(), e.code().message()));
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorCode::kIo, "out of memory",
+                "give fewer or shorter calibration rows, or run on a machine with more memory");
+  }
+}
+
 void check_targets(const QuantizeOptions& o) {
   if (o.bpw.empty() == !o.size.has_value()) {
     throw Error(ErrorCode::kUsage, o.size ? "--bpw and --size are both given" : "no target is given",
                 "give either --bpw (bits per weight of the linears) or --size (bytes of the whole output)");
   }
+  for (size_t i = 0; i < o.bpw.size(); ++i) {
+    if (std::count(o.bpw.begin(), o.bpw.end(), o.bpw[i]) > 1) {
+      throw Error(ErrorCode::kUsage, fmt::format("--bpw {} is given twice", o.bpw[i]));
+    }
+  }
+  if (o.output.empty()) throw Error(ErrorCode::kUsage, "no output directory is given", "give -o DIRECTORY");
 }
 
 // OUTPUT for a single target, OUTPUT-<bpw>bpw for each of several.
@@ -51,7 +71,6 @@ void tell_warnings(Run& run, const model::ModelDir& dir) {
 QuantizeResult write_output(Run& run, const model::ModelDir& dir, const calib::Rows& rows, const OutputPlan& plan,
                             const std::filesystem::path& output, bool overwrite) {
   const auto start = Clock::now();
-  check_half_range(dir, plan);
   run.reporter.note("allocate",
                     fmt::format("{}: {:.4f} bits per weight, head {:.3f}, {} bytes ({}) planned", output.string(),
                                 plan.bpw_linears, plan.bpw_head, plan.bytes, format_bytes(plan.bytes)));
@@ -62,16 +81,16 @@ QuantizeResult write_output(Run& run, const model::ModelDir& dir, const calib::R
   r.bpw_linears = plan.bpw_linears;
   r.bpw_head = plan.bpw_head;
   r.planned_bytes = plan.bytes;
-  r.written_bytes = builder.finish(run);
+  {
+    const StageClock::Span span(run.clock, "compile");
+    r.written_bytes = builder.finish(run);
+  }
+  r.stages = run.clock.times();
   r.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   return r;
 }
 
-}  // namespace
-
-std::string_view version() { return BW_VERSION; }
-
-MeasureResult measure(const MeasureOptions& options) {
+MeasureResult run_measure(const MeasureOptions& options) {
   const model::ModelDir dir(options.model);
   if (options.output.empty()) throw Error(ErrorCode::kUsage, "no output file is given", "give -o FILE.json");
   Run run(options.engine);
@@ -86,10 +105,11 @@ MeasureResult measure(const MeasureOptions& options) {
   const Reach reach = reach_of(m);
   r.smallest_bpw = reach.smallest_bpw();
   r.largest_bpw = reach.largest_bpw();
+  r.stages = run.clock.times();
   return r;
 }
 
-std::vector<QuantizeResult> quantize(const QuantizeOptions& options) {
+std::vector<QuantizeResult> run_quantize(const QuantizeOptions& options) {
   // Everything that can be refused is refused before the first expensive step.
   check_targets(options);
   check_head_bits(options.head_bits);
@@ -99,6 +119,7 @@ std::vector<QuantizeResult> quantize(const QuantizeOptions& options) {
     check_output_path(options.model, output_of(options, bpw), options.overwrite);
   }
   if (options.size) check_output_path(options.model, options.output, options.overwrite);
+  check_half_range(dir);
   Run run(options.engine);
   tell_warnings(run, dir);
   std::optional<Measurement> measurement;
@@ -120,16 +141,42 @@ std::vector<QuantizeResult> quantize(const QuantizeOptions& options) {
   return results;
 }
 
-EvaluateResult evaluate(const EvaluateOptions& options) {
-  Run run(options.engine);
-  return evaluate_model(run, options);
+EvaluateResult run_evaluate(const EvaluateOptions& options) {
+  EngineOptions engine = options.engine;
+  if (engine.arithmetic == Arithmetic::kAuto) engine.arithmetic = Arithmetic::kF32;
+  Run run(engine);
+  EvaluateResult r = evaluate_model(run, options);
+  r.stages = run.clock.times();
+  return r;
 }
 
-GenerateResult generate(const GenerateOptions& options) {
+GenerateResult run_generate(const GenerateOptions& options) {
   Run run(options.engine);
   return generate_text(run, options);
 }
 
-InspectResult inspect(const std::filesystem::path& model) { return inspect_model(model); }
+}  // namespace
+
+std::string_view version() { return BW_VERSION; }
+
+MeasureResult measure(const MeasureOptions& options) {
+  return guarded([&] { return run_measure(options); });
+}
+
+std::vector<QuantizeResult> quantize(const QuantizeOptions& options) {
+  return guarded([&] { return run_quantize(options); });
+}
+
+EvaluateResult evaluate(const EvaluateOptions& options) {
+  return guarded([&] { return run_evaluate(options); });
+}
+
+GenerateResult generate(const GenerateOptions& options) {
+  return guarded([&] { return run_generate(options); });
+}
+
+InspectResult inspect(const std::filesystem::path& model) {
+  return guarded([&] { return inspect_model(model); });
+}
 
 }  // namespace bw

@@ -1,6 +1,7 @@
 #include "pipeline/compile.h"
 
 #include <cmath>
+#include <set>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -132,27 +133,34 @@ uint64_t OutputBuilder::finish(Run& run) {
     throw Error(ErrorCode::kInternal,
                 fmt::format("{}: {} bytes were written where {} were planned", output_.string(), bytes, plan_.bytes));
   }
-  if (fs::exists(output_)) {  // empty, or ours and to be replaced: the constructor checked it
-    file_system(output_, "remove", [&](auto& e) { fs::remove_all(output_, e); });
-  }
+  fs::path replaced = partial_;
+  replaced += ".replaced";
+  const bool replaces = fs::exists(output_);  // empty, or ours and to be replaced: the constructor checked it
+  if (replaces)
+    file_system(output_, "move the old directory away from", [&](auto& e) { fs::rename(output_, replaced, e); });
   file_system(output_, "rename the finished directory to", [&](auto& e) { fs::rename(partial_, output_, e); });
+  if (replaces) file_system(replaced, "remove the replaced directory", [&](auto& e) { fs::remove_all(replaced, e); });
   io::fsync_directory(fs::absolute(output_).parent_path());
   finished_ = true;
   run.reporter.progress("compile", 1, 1);
   return bytes;
 }
 
-void check_half_range(const model::ModelDir& dir, const OutputPlan& plan) {
-  for (const OutputShard& shard : plan.shards) {
-    for (const OutputTensor& t : shard.tensors) {
-      if (t.source.empty()) continue;
-      const std::vector<float> values = floats_of(dir.tensors().require(t.source));
-      for (size_t i = 0; i < values.size(); ++i) {
-        if (std::isfinite(round_to_half(values[i]))) continue;
-        throw Error(ErrorCode::kNumeric,
-                    fmt::format("{}: element {} is {}, which f16 cannot hold", t.source, i, values[i]),
-                    "EXL2 stores this tensor in f16; the model cannot be converted as it is");
-      }
+void check_half_range(const model::ModelDir& dir) {
+  std::set<std::string> weights;
+  for (size_t layer = 0; layer < dir.config().n_layers; ++layer) {
+    for (size_t k = 0; k < model::kLinearsPerLayer; ++k) {
+      weights.insert(dir.linear(layer, static_cast<model::LinearKind>(k)).key + ".weight");
+    }
+  }
+  for (const io::TensorEntry* entry : dir.tensors().entries()) {
+    if (!dir.uses(entry->name) || weights.contains(entry->name)) continue;
+    const std::vector<float> values = floats_of(dir.tensors().require(entry->name));
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (std::isfinite(round_to_half(values[i]))) continue;
+      throw Error(ErrorCode::kModel,
+                  fmt::format("{}: element {} is {}, which f16 cannot hold", entry->name, i, values[i]),
+                  "EXL2 stores this tensor in f16; the model cannot be converted as it is");
     }
   }
 }

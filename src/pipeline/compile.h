@@ -33,8 +33,9 @@ class OutputBuilder {
   bool finished_ = false;
 };
 
-// Throws Error(kNumeric) naming the first tensor that is copied as f16 and has a value beyond it (65504) or not finite.
-void check_half_range(const model::ModelDir& dir, const OutputPlan& plan);
+// Throws Error(kModel) naming the first tensor besides the linears' weights that has a value which f16 cannot hold
+// (beyond 65504, or not finite): the output stores these tensors in f16.
+void check_half_range(const model::ModelDir& dir);
 
 // The checks of OutputBuilder on paths alone, for before the work begins.
 void check_output_path(const std::filesystem::path& model, const std::filesystem::path& output, bool overwrite);

@@ -27,6 +27,7 @@ class Scorer {
       run.reporter.progress("evaluate", static_cast<double>(layer), static_cast<double>(layers),
                             fmt::format("{}, layer {}", what, layer));
       dir.prefetch_layer(layer);
+      const StageClock::Span span(run.clock, "evaluate: layers");
       const nn::LayerWeights weights = decoder_.load_layer(dir, layer, load);
       for (size_t b = 0; b < states_.batches.size(); ++b) {
         decoder_.forward_layer(weights, layer, states_.batches[b], states_.carries[b].h);
@@ -178,10 +179,12 @@ EvaluateResult evaluate_model(Run& run, const EvaluateOptions& options) {
                                                reference->vocab_rows()));
   }
   Scorer model(run, dir, rows, "model");
+  std::optional<Scorer> original;
+  if (reference) original.emplace(run, *reference, rows, "reference");
   EvaluateResult r;
+  const StageClock::Span span(run.clock, "evaluate: logits");
   if (reference) {
-    Scorer original(run, *reference, rows, "reference");
-    r = compare(run, original, model, rows);
+    r = compare(run, *original, model, rows);
     r.reference_bytes = reference->tensors().file_bytes();
   } else {
     r = score(run, model, rows);

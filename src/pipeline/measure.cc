@@ -69,7 +69,10 @@ class LayerMeasurer {
   void measure(size_t layer, States& states, Measurement& m) {
     const auto load = linear_loader(dir_, run_.pool());
     dir_.prefetch_layer(layer);
-    const nn::LayerWeights weights = decoder_.load_layer(dir_, layer, load);
+    const nn::LayerWeights weights = [&] {
+      const StageClock::Span span(run_.clock, "measure: load");
+      return decoder_.load_layer(dir_, layer, load);
+    }();
     SiteSums sums;
     for (size_t site = 0; site < nn::kSites; ++site) {
       const size_t width = dir_.linear(layer, nn::site_linears(site)[0]).in;
@@ -88,12 +91,17 @@ class LayerMeasurer {
                   SiteSums& sums) {
     decoder_.begin(weights, carry);
     for (size_t site = 0; site < nn::kSites; site += 2) {  // a module: the site that enters it, the site that leaves it
-      const backend::Tensor before = clone(device_, carry.h);
-      const backend::Tensor x_in = carry.x;
-      decoder_.advance(weights, layer, site, batch, carry);
-      const backend::Tensor x_out = carry.x;
-      decoder_.advance(weights, layer, site + 1, batch, carry);
-      const ModuleWeights w = module_weights(device_, before, carry.h);
+      backend::Tensor x_in, x_out;
+      const ModuleWeights w = [&] {
+        const StageClock::Span span(run_.clock, "measure: forward");
+        const backend::Tensor before = clone(device_, carry.h);
+        x_in = carry.x;
+        decoder_.advance(weights, layer, site, batch, carry);
+        x_out = carry.x;
+        decoder_.advance(weights, layer, site + 1, batch, carry);
+        return module_weights(device_, before, carry.h);
+      }();
+      const StageClock::Span span(run_.clock, "measure: Hessians");
       device_.accumulate_gram(x_in, &w.in, sums.hessians[site], run_.precision);
       device_.accumulate_gram(x_out, &w.out, sums.hessians[site + 1], run_.precision);
       sums.weights[site] += w.sum_in;
@@ -107,7 +115,11 @@ class LayerMeasurer {
     Matrix<float> hessian(h.rows, h.cols);
     device_.read(h, hessian.span(), "Hessian");
     const std::string where = fmt::format("layer {}, input {}", layer, site);
-    const quant::Factor factor = quant::factorize(device_, hessian.view(), kPriceDamping, where);
+    const quant::Factor factor = [&] {
+      const StageClock::Span span(run_.clock, "measure: factors");
+      return quant::factorize(device_, hessian.view(), kPriceDamping, where);
+    }();
+    const StageClock::Span span(run_.clock, "measure: prices");
     note_oddities(factor, where);
     for (const model::LinearKind kind : nn::site_linears(site)) {
       const model::LinearInfo info = dir_.linear(layer, kind);

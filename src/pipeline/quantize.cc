@@ -7,6 +7,7 @@
 
 #include "backend/host.h"
 #include "base/half.h"
+#include "bitwright/error.h"
 #include "codec/exl2.h"
 #include "quant/factor.h"
 #include "quant/gptq.h"
@@ -26,6 +27,17 @@ void write_linears(const PackedLinears& linears, const OutputPlan& plan, const s
   const size_t parts = linears.empty() ? 1 : plans.size() / linears.size();
   io::write_safetensors(path, plans,
                         [&](size_t i) { return codec::tensor_bytes(linears[i / parts].second, i % parts); });
+}
+
+void round_to_half_in_place(Matrix<float>& w, const std::string& key) {
+  for (float& x : w.span()) {
+    const float rounded = round_to_half(x);
+    if (!std::isfinite(rounded)) {
+      throw Error(ErrorCode::kModel, fmt::format("{}.weight: it stays in f16, which cannot hold its value {}", key, x),
+                  "the model cannot be converted as it is");
+    }
+    x = rounded;
+  }
 }
 
 template <typename T>
@@ -56,9 +68,11 @@ class LayerQuantizer {
       const std::string where = fmt::format("layer {}, input {}", layer, site);
       const quant::Factor factor = any ? site_factor(states, site % 2 == 1, where) : quant::Factor{};
       for (const model::LinearKind kind : nn::site_linears(site)) {
-        weights.linears[static_cast<size_t>(kind)] =
-            decoder_.prepare(quantize_linear(dir_.linear(layer, kind), factor, packed));
+        const Matrix<float> w = quantize_linear(dir_.linear(layer, kind), factor, packed);
+        const StageClock::Span span(run_.clock, "quantize: load");
+        weights.linears[static_cast<size_t>(kind)] = decoder_.prepare(w);
       }
+      const StageClock::Span span(run_.clock, "quantize: forward");
       for (size_t b = 0; b < states.batches.size(); ++b) {
         decoder_.advance(weights, layer, site, states.batches[b], states.carries[b]);
       }
@@ -87,14 +101,18 @@ class LayerQuantizer {
   // made tokens equal.
   quant::Factor site_factor(const States& states, bool leaves_module, const std::string& where) {
     const size_t width = states.carries[0].x.cols;
-    const backend::Tensor h = device_.allocate(width, width);
-    device_.fill(h, 0);
-    for (const nn::Carry& carry : states.carries) {
-      const backend::Tensor weight = leaves_module ? inverse_norms(carry.h) : backend::Tensor{};
-      device_.accumulate_gram(carry.x, leaves_module ? &weight : nullptr, h, run_.precision);
-    }
     Matrix<float> hessian(width, width);
-    device_.read(h, hessian.span(), "Hessian");
+    {
+      const StageClock::Span span(run_.clock, "quantize: Hessians");
+      const backend::Tensor h = device_.allocate(width, width);
+      device_.fill(h, 0);
+      for (const nn::Carry& carry : states.carries) {
+        const backend::Tensor weight = leaves_module ? inverse_norms(carry.h) : backend::Tensor{};
+        device_.accumulate_gram(carry.x, leaves_module ? &weight : nullptr, h, run_.precision);
+      }
+      device_.read(h, hessian.span(), "Hessian");
+    }
+    const StageClock::Span span(run_.clock, "quantize: factors");
     quant::Factor factor = quant::factorize(device_, hessian.view(), kDamping, where);
     if (factor.identity) {
       run_.reporter.warn("quantize",
@@ -120,13 +138,16 @@ class LayerQuantizer {
     Matrix<float> w = load_(info);
     const auto layout = plan_.layouts.find(info.key);
     if (layout == plan_.layouts.end()) {
-      for (float& x : w.span()) x = round_to_half(x);
+      round_to_half_in_place(w, info.key);
       return w;
     }
-    Matrix<float> rows = quant::transposed_in_order(run_.pool(), w.view(), factor.order);
-    w = Matrix<float>();
-    const quant::QuantizedLinear q =
-        quant::quantize_gptq(device_, std::move(rows), static_cast<uint32_t>(info.out), factor, layout->second);
+    const quant::QuantizedLinear q = [&] {
+      const StageClock::Span span(run_.clock, "quantize: GPTQ");
+      Matrix<float> rows = quant::transposed_in_order(run_.pool(), w.view(), factor.order);
+      w = Matrix<float>();
+      return quant::quantize_gptq(device_, std::move(rows), static_cast<uint32_t>(info.out), factor, layout->second);
+    }();
+    const StageClock::Span span(run_.clock, "quantize: pack and verify");
     packed.emplace_back(info.key, codec::pack(run_.pool(), q));
     verify(packed.back().second, q, info.key);
     return quant::dequantize(run_.pool(), q);

@@ -1,6 +1,7 @@
 #include "pipeline/session.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -10,6 +11,19 @@
 #include "codec/exl2.h"
 
 namespace bw::pipeline {
+namespace {
+
+void check_finite(const Matrix<float>& w, const std::string& key) {
+  const auto bad = std::find_if(w.span().begin(), w.span().end(), [](float x) { return !std::isfinite(x); });
+  if (bad == w.span().end()) return;
+  const auto at = static_cast<size_t>(bad - w.span().begin());
+  throw Error(
+      ErrorCode::kModel,
+      fmt::format("{}.weight: row {}, column {} is {}, not a finite number", key, at / w.cols(), at % w.cols(), *bad),
+      "the model is damaged; download it again");
+}
+
+}  // namespace
 
 backend::Precision precision_of(Arithmetic arithmetic) {
   switch (arithmetic) {
@@ -25,7 +39,11 @@ backend::Precision precision_of(Arithmetic arithmetic) {
 
 nn::Decoder::LinearLoader linear_loader(const model::ModelDir& dir, ThreadPool& pool) {
   return [&dir, &pool](const model::LinearInfo& info) {
-    if (!codec::is_stored(dir.tensors(), info.key)) return dir.load_linear(info);
+    if (!codec::is_stored(dir.tensors(), info.key)) {
+      Matrix<float> w = dir.load_linear(info);
+      check_finite(w, info.key);
+      return w;
+    }
     const codec::Exl2Linear packed = codec::load(dir.tensors(), info.key, static_cast<uint32_t>(info.out));
     return quant::dequantize(pool, codec::unpack(pool, packed, info.key));
   };
@@ -34,7 +52,8 @@ nn::Decoder::LinearLoader linear_loader(const model::ModelDir& dir, ThreadPool& 
 Run::Run(const EngineOptions& options)
     : device(backend::make_cpu_backend(options.threads)),
       precision(precision_of(options.arithmetic)),
-      reporter(options.progress) {}
+      reporter(options.progress),
+      clock(*device) {}
 
 std::optional<tokenizer::ChatTemplate> load_chat_template(const std::filesystem::path& dir, Reporter& reporter) {
   try {
@@ -46,6 +65,11 @@ std::optional<tokenizer::ChatTemplate> load_chat_template(const std::filesystem:
 }
 
 calib::Rows calibration_rows(Run& run, const model::ModelDir& dir, const CalibrationOptions& options) {
+  const StageClock::Span span(run.clock, "calibration rows");
+  if (dir.config().max_position != 0 && options.length > dir.config().max_position) {
+    run.reporter.warn("tokenize", fmt::format("rows of {} tokens are longer than the model's {} positions",
+                                              options.length, dir.config().max_position));
+  }
   const auto tokenizer = tokenizer::Tokenizer::load(dir.path());
   const auto chat = load_chat_template(dir.path(), run.reporter);
   const tokenizer::ChatTemplate* chat_pointer = chat ? &*chat : nullptr;

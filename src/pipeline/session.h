@@ -10,6 +10,7 @@
 #include "model/model_dir.h"
 #include "nn/decoder.h"
 #include "pipeline/reporter.h"
+#include "pipeline/stage_clock.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer.h"
 
@@ -26,6 +27,7 @@ struct Run {
   std::unique_ptr<backend::Backend> device;
   backend::Precision precision;
   Reporter reporter;
+  StageClock clock;
   ThreadPool& pool() const { return *device->host_pool(); }
 };
 

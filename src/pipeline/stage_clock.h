@@ -1,0 +1,42 @@
+// Where the time of a run went, by stage: wall seconds, and the part of them in matrix products of linears and
+// Hessians.
+#pragma once
+
+#include <chrono>
+#include <string_view>
+#include <vector>
+
+#include "backend/backend.h"
+#include "bitwright/options.h"
+
+namespace bw::pipeline {
+
+class StageClock {
+ public:
+  explicit StageClock(const backend::Backend& device) : device_(device) {}
+
+  // Counts the time of its own life for `stage`; stages of the same name add up. Not to be nested.
+  class Span {
+   public:
+    Span(StageClock& clock, std::string_view stage)
+        : clock_(clock), stage_(stage), counters_(clock.device_.counters()), begin_(std::chrono::steady_clock::now()) {}
+    ~Span();
+    Span(const Span&) = delete;
+    Span& operator=(const Span&) = delete;
+
+   private:
+    StageClock& clock_;
+    std::string_view stage_;
+    backend::Counters counters_;
+    std::chrono::steady_clock::time_point begin_;
+  };
+
+  // In the order in which the stages were first met.
+  const std::vector<StageTime>& times() const { return times_; }
+
+ private:
+  const backend::Backend& device_;
+  std::vector<StageTime> times_;
+};
+
+}  // namespace bw::pipeline

@@ -1,0 +1,206 @@
+// Models that are unusual or damaged: what is done with them, or how they are refused.
+#include <cmath>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "bitwright/bitwright.h"
+#include "io/json.h"
+#include "support/errors.h"
+#include "support/temp_dir.h"
+#include "support/tiny_model.h"
+
+namespace bw {
+namespace {
+
+namespace fs = std::filesystem;
+using test::expect_error;
+
+class OddModel : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::ofstream text(text_);
+    for (int i = 0; i < 100; ++i) text << "Row " << i << ": the ferry leaves at noon, and the gulls follow it out.\n";
+  }
+
+  // Saves the model with a tokenizer of 288 tokens.
+  void save(const test::TinyModel& m, io::TensorType type = io::TensorType::kF16) {
+    m.save(model_, type);
+    fs::copy_file(fs::path(BW_FIXTURES) / "models" / "llama" / "tokenizer.json", model_ / "tokenizer.json",
+                  fs::copy_options::overwrite_existing);
+  }
+
+  static test::TinyModel tiny(test::TinySizes sizes = {}, bool head = false) {
+    sizes.vocab = 288;
+    return test::make_tiny_model("LlamaForCausalLM", sizes, head);
+  }
+
+  QuantizeOptions options(double bpw) {
+    QuantizeOptions o;
+    o.model = model_;
+    o.output = out_;
+    o.bpw = {bpw};
+    o.calibration = {{text_}, 6, 40, 1};
+    o.engine.progress = [this](const ProgressEvent& e) {
+      if (e.kind == ProgressEvent::Kind::kWarning) warnings_ += e.text + "\n";
+    };
+    return o;
+  }
+
+  void expect_nothing_left() {
+    EXPECT_FALSE(fs::exists(out_));
+    EXPECT_FALSE(fs::exists(dir_ / "out.partial"));
+  }
+
+  test::TempDir dir_;
+  fs::path model_ = dir_ / "model", text_ = dir_ / "text.txt", out_ = dir_ / "out";
+  std::string warnings_;
+};
+
+TEST_F(OddModel, ANanWeightIsNamedWithItsPlace) {
+  test::TinyModel m = tiny();
+  m.at("model.layers.1.mlp.up_proj.weight").values[64 * 5 + 3] = NAN;
+  save(m);
+  expect_error([&] { quantize(options(5)); }, ErrorCode::kModel,
+               {"model.layers.1.mlp.up_proj.weight", "row 5", "column 3", "nan"});
+  expect_nothing_left();
+}
+
+TEST_F(OddModel, AnInfiniteNormIsRefusedBeforeTheWorkBegins) {
+  test::TinyModel m = tiny();
+  m.at("model.layers.1.input_layernorm.weight").values[2] = 1e5f;
+  save(m, io::TensorType::kF32);
+  QuantizeOptions o = options(5);
+  bool worked = false;
+  o.engine.progress = [&](const ProgressEvent& e) { worked |= e.stage == "measure"; };
+  expect_error([&] { quantize(o); }, ErrorCode::kModel, {"model.layers.1.input_layernorm.weight", "100000", "f16"});
+  EXPECT_FALSE(worked);
+  expect_nothing_left();
+}
+
+TEST_F(OddModel, AnMlpThatIsNoMultipleOf32StaysInHalf) {
+  test::TinySizes sizes;
+  sizes.intermediate = 172;
+  save(tiny(sizes));
+  const QuantizeResult r = quantize(options(14)).at(0);
+  EXPECT_EQ(r.planned_bytes, r.written_bytes);
+  const InspectResult seen = inspect(out_);
+  EXPECT_LE(seen.bpw_linears, 14);
+  for (const LinearReport& l : seen.linears) {
+    if (l.key == "lm_head") continue;
+    const bool mlp = l.key.find(".mlp.") != std::string::npos;
+    EXPECT_EQ(l.layout == "F16", mlp) << l.key << " " << l.layout;
+  }
+  EXPECT_NE(warnings_.find("mlp.down_proj: 172"), std::string::npos) << warnings_;
+  expect_error([&] { quantize(options(5)); }, ErrorCode::kUsage, {"--bpw 5", " to "});
+}
+
+TEST_F(OddModel, ColumnsThatAreNoMultipleOf32ArePadded) {
+  test::TinySizes sizes;
+  sizes.heads = 5;
+  sizes.kv_heads = 1;
+  sizes.head_dim = 32;  // q 160, k and v 32 columns; vocabulary 288
+  sizes.hidden = 96;
+  sizes.intermediate = 64;
+  test::TinyModel m = tiny(sizes, true);
+  save(m);
+  QuantizeOptions o = options(8);
+  o.head_bits = 8;
+  quantize(o);
+  EvaluateOptions e{out_, model_, text_, 4, 40, {}};
+  EXPECT_LT(evaluate(e).kld.value, 1e-3);
+}
+
+TEST_F(OddModel, DeadChannelsAndZeroWeightsAreQuantized) {
+  test::TinyModel m = tiny();
+  for (float& v : m.at("model.layers.0.mlp.up_proj.weight").values)
+    v = 0;  // the MLP's hidden state is 0: a dead Hessian
+  for (size_t i = 0; i < 64; ++i) m.at("model.layers.1.input_layernorm.weight").values[i] = i < 3 ? 0.0f : 1.0f;
+  save(m);
+  quantize(options(5));
+  EvaluateOptions e{out_, model_, text_, 4, 40, {}};
+  EXPECT_TRUE(std::isfinite(evaluate(e).kld.value));
+}
+
+TEST_F(OddModel, OneRowOfFewTokensIsEnough) {
+  save(tiny());
+  QuantizeOptions o = options(5);
+  o.calibration.rows = 1;
+  o.calibration.length = 3;  // fewer tokens than channels
+  quantize(o);
+  EvaluateOptions e{out_, model_, text_, 4, 40, {}};
+  EXPECT_TRUE(std::isfinite(evaluate(e).kld.value));
+}
+
+TEST_F(OddModel, TooManyOrTooLongRowsAreRefusedWithTheNumbers) {
+  save(tiny());
+  QuantizeOptions o = options(5);
+  o.calibration.rows = 100000;
+  expect_error([&] { quantize(o); }, ErrorCode::kUsage, {"text.txt", "100000 rows of 40", "3900000"});
+  o.calibration.files.clear();
+  o.calibration.rows = 0;
+  expect_error([&] { quantize(o); }, ErrorCode::kUsage, {"0 calibration rows"});
+  expect_nothing_left();
+}
+
+TEST_F(OddModel, ATokenBeyondTheEmbeddingIsNamed) {
+  test::TinySizes sizes;
+  sizes.vocab = 96;
+  save(test::make_tiny_model("LlamaForCausalLM", sizes));
+  expect_error([&] { quantize(options(5)); }, ErrorCode::kModel, {"text.txt", "96 embedding rows"});
+}
+
+TEST_F(OddModel, AForeignOrDamagedMeasurementIsRefused) {
+  save(tiny());
+  MeasureOptions m;
+  m.model = model_;
+  m.output = dir_ / "m.json";
+  m.calibration = {{text_}, 6, 40, 1};
+  measure(m);
+  QuantizeOptions o = options(5);
+  o.measurement = m.output;
+  test::TinyModel other = tiny();
+  other.tensors[0].values[0] += 1;
+  save(other);
+  expect_error([&] { quantize(o); }, ErrorCode::kModel, {"m.json", "another model"});
+  save(tiny());
+  std::ofstream(m.output) << "{}";
+  expect_error([&] { quantize(o); }, ErrorCode::kModel, {"m.json", "measurement"});
+  std::ofstream(m.output) << "{\"format\": \"bitwright-mea";
+  expect_error([&] { quantize(o); }, ErrorCode::kModel, {"m.json", "JSON"});
+  expect_nothing_left();
+}
+
+TEST_F(OddModel, SideFilesTravelAndTheIndexDoesNot) {
+  const test::TinyModel m = tiny();
+  m.save(model_, io::TensorType::kBF16, 3);
+  fs::copy_file(fs::path(BW_FIXTURES) / "models" / "llama" / "tokenizer.json", model_ / "tokenizer.json");
+  for (const char* name : {"chat_template.jinja", "modeling_t.py", "LICENSE", "merges.txt", "generation_config.json"}) {
+    std::ofstream(model_ / name) << "{}";
+  }
+  fs::create_directories(model_ / ".git");
+  fs::create_directories(model_ / "onnx");
+  const QuantizeResult r = quantize(options(5)).at(0);
+  EXPECT_EQ(r.planned_bytes, r.written_bytes);
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(out_)) names.insert(entry.path().filename().string());
+  EXPECT_EQ(names, (std::set<std::string>{"LICENSE", "chat_template.jinja", "config.json", "generation_config.json",
+                                          "merges.txt", "model.safetensors", "modeling_t.py", "tokenizer.json"}));
+}
+
+TEST_F(OddModel, AReadOnlyModelBehindLinksWorksAndStaysAsItIs) {
+  save(tiny());
+  const fs::path links = dir_ / "snapshot";
+  fs::create_directories(links);
+  for (const auto& entry : fs::directory_iterator(model_))
+    fs::create_symlink(entry.path(), links / entry.path().filename());
+  fs::permissions(model_, fs::perms::owner_read | fs::perms::owner_exec);
+  QuantizeOptions o = options(5);
+  o.model = links;
+  quantize(o);
+  for (const auto& entry : fs::directory_iterator(out_)) EXPECT_FALSE(entry.is_symlink()) << entry.path();
+  fs::permissions(model_, fs::perms::owner_all);
+}
+
+}  // namespace
+}  // namespace bw
