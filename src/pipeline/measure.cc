@@ -87,6 +87,10 @@ class LayerMeasurer {
   }
 
  private:
+  // True where a linear's error counts relative to its own output: before the end of a module, and where a norm stands
+  // between the module's end and the residual stream.
+  bool counts_as_share(size_t site) const { return site % 2 == 0 || dir_.config().post_norms; }
+
   void accumulate(const nn::LayerWeights& weights, size_t layer, const nn::RowBatch& batch, nn::Carry& carry,
                   SiteSums& sums) {
     decoder_.begin(weights, carry);
@@ -103,9 +107,10 @@ class LayerMeasurer {
       }();
       const StageClock::Span span(run_.clock, "measure: Hessians");
       device_.accumulate_gram(x_in, &w.in, sums.hessians[site], run_.precision);
-      device_.accumulate_gram(x_out, &w.out, sums.hessians[site + 1], run_.precision);
+      const bool share = counts_as_share(site + 1);
+      device_.accumulate_gram(x_out, share ? &w.in : &w.out, sums.hessians[site + 1], run_.precision);
       sums.weights[site] += w.sum_in;
-      sums.weights[site + 1] += w.sum_out;
+      sums.weights[site + 1] += share ? w.sum_in : w.sum_out;
     }
   }
 
@@ -135,7 +140,7 @@ class LayerMeasurer {
         double unit = 1.0 / static_cast<double>(tokens);
         // A site that enters a module: error relative to the linear's own output, times the module's share of the
         // stream.
-        if (site % 2 == 0) unit *= sums.weights[site] / output_energy(w, hessian);
+        if (counts_as_share(site)) unit *= sums.weights[site] / output_energy(w, hessian);
         linear.candidates = price(w, factor, linear, unit);
       }
       m.linears.push_back(std::move(linear));

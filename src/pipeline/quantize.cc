@@ -66,7 +66,7 @@ class LayerQuantizer {
           std::any_of(nn::site_linears(site).begin(), nn::site_linears(site).end(),
                       [&](model::LinearKind kind) { return plan_.layouts.contains(dir_.linear(layer, kind).key); });
       const std::string where = fmt::format("layer {}, input {}", layer, site);
-      const quant::Factor factor = any ? site_factor(states, site % 2 == 1, where) : quant::Factor{};
+      const quant::Factor factor = any ? site_factor(states, site % 2 == 1 && !dir_.config().post_norms, where) : quant::Factor{};
       for (const model::LinearKind kind : nn::site_linears(site)) {
         const Matrix<float> w = quantize_linear(dir_.linear(layer, kind), factor, packed);
         const StageClock::Span span(run_.clock, "quantize: load");
