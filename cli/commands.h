@@ -1,6 +1,7 @@
 // The subcommands. Each declares its options on the app it is given and runs when it is the one that was called.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 
 #include <CLI/CLI.hpp>
@@ -8,6 +9,13 @@
 #include "bitwright/bitwright.h"
 
 namespace bw::cli {
+
+// Bounds of --calib-rows, --calib-length, --rows and --length.
+inline constexpr uint64_t kMostRows = uint64_t{1} << 32, kMostRowTokens = uint64_t{1} << 20;
+
+// From now on the first SIGINT or SIGTERM is noted, for interrupted() to tell; a second one ends the program at once.
+void catch_interruptions();
+bool interrupted();
 
 // Options that every command that computes has.
 struct CommonOptions {
@@ -20,12 +28,17 @@ void add_common_options(CLI::App& command, CommonOptions& common);
 // The engine options they stand for, with progress shown on stderr.
 EngineOptions engine_options(const CommonOptions& common);
 
+// Refuses what is not a whole number from `least` to `most`, in one line.
+CLI::Validator whole_number(uint64_t least, uint64_t most);
+
 // The time of each stage as a table on stdout, if asked for with --profile.
 void print_profile(const CommonOptions& common, const std::vector<StageTime>& stages);
 
 void add_calibration_options(CLI::App& command, CalibrationOptions& calibration);
 
-// Writes the whole file; Error(kIo) if that fails.
+// Refuses, before the work, a file that cannot be written or lies inside the model directory.
+void check_writable(const std::filesystem::path& path, const std::filesystem::path& model);
+// Writes the whole file, under its name only when complete (a device in place); Error(kIo) if that fails.
 void write_text(const std::filesystem::path& path, std::string_view text);
 
 // Register a subcommand. `run` is set when it was called; it does the work and returns the last line ("done: ...").

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <fstream>
 #include <memory>
@@ -15,11 +17,14 @@ class ProgressPrinter {
  public:
   ~ProgressPrinter() { clear(); }
 
+  explicit ProgressPrinter(bool warnings_only) : warnings_only_(warnings_only) {}
+
   void show(const ProgressEvent& event) {
+    const bool warning = event.kind == ProgressEvent::Kind::kWarning;
+    if (warnings_only_ && !warning) return;
     if (event.kind != ProgressEvent::Kind::kProgress) {
       clear();
-      fmt::print(stderr, "{}{}: {}\n", event.kind == ProgressEvent::Kind::kWarning ? "warning: " : "", event.stage,
-                 event.text);
+      fmt::print(stderr, "{}{}: {}\n", warning ? "warning: " : "", event.stage, event.text);
       return;
     }
     const int percent = event.total > 0 ? static_cast<int>(100 * event.done / event.total) : 0;
@@ -42,6 +47,7 @@ class ProgressPrinter {
     line_open_ = false;
   }
 
+  bool warnings_only_;
   bool terminal_ = isatty(STDERR_FILENO) != 0;
   bool line_open_ = false;
   std::string stage_;
@@ -50,12 +56,23 @@ class ProgressPrinter {
 
 }  // namespace
 
+CLI::Validator whole_number(uint64_t least, uint64_t most) {
+  const auto check = [least, most](const std::string& text) {
+    uint64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool good = error == std::errc() && end == text.data() + text.size() && value >= least && value <= most;
+    return good ? std::string() : fmt::format("{} is not a whole number from {} to {}", text, least, most);
+  };
+  return CLI::Validator(check, "");
+}
+
 void add_common_options(CLI::App& command, CommonOptions& common) {
-  command.add_option("--threads", common.threads, "Threads (0: one per core); results do not depend on it");
+  command.add_option("--threads", common.threads, "Threads (0: one per core); results do not depend on it")
+      ->check(whole_number(0, 1024));
   command.add_option("--arithmetic", common.arithmetic, "Matrix products: auto, f32 or bf16")
       ->check(CLI::IsMember({"auto", "f32", "bf16"}));
   command.add_flag("--profile", common.profile, "Show the time of each stage");
-  command.add_flag("-q,--quiet", common.quiet, "Show no progress");
+  command.add_flag("-q,--quiet", common.quiet, "Show warnings only, no progress");
 }
 
 EngineOptions engine_options(const CommonOptions& common) {
@@ -64,10 +81,9 @@ EngineOptions engine_options(const CommonOptions& common) {
   engine.arithmetic = common.arithmetic == "f32"    ? Arithmetic::kF32
                       : common.arithmetic == "bf16" ? Arithmetic::kBF16
                                                     : Arithmetic::kAuto;
-  if (!common.quiet) {
-    auto printer = std::make_shared<ProgressPrinter>();
-    engine.progress = [printer](const ProgressEvent& event) { printer->show(event); };
-  }
+  engine.interrupted = [] { return interrupted(); };
+  auto printer = std::make_shared<ProgressPrinter>(common.quiet);
+  engine.progress = [printer](const ProgressEvent& event) { printer->show(event); };
   return engine;
 }
 
@@ -86,17 +102,62 @@ void add_calibration_options(CLI::App& command, CalibrationOptions& calibration)
   command
       .add_option("--calib", calibration.files,
                   "Calibration text, .txt or .jsonl; may be repeated (default: the model writes its own)")
+      ->allow_extra_args(false)
       ->type_name("FILE");
-  command.add_option("--calib-rows", calibration.rows, "Rows of calibration")->capture_default_str();
-  command.add_option("--calib-length", calibration.length, "Tokens of a row")->capture_default_str();
-  command.add_option("--seed", calibration.seed, "Seed of self-written calibration")->capture_default_str();
+  command.add_option("--calib-rows", calibration.rows, "Rows of calibration")
+      ->check(whole_number(1, kMostRows))
+      ->capture_default_str();
+  command.add_option("--calib-length", calibration.length, "Tokens of a row")
+      ->check(whole_number(2, kMostRowTokens))
+      ->capture_default_str();
+  command.add_option("--seed", calibration.seed, "Seed of self-written calibration")
+      ->check(whole_number(0, UINT64_MAX))
+      ->capture_default_str();
+}
+
+namespace {
+
+std::filesystem::path temporary_of(const std::filesystem::path& path) {
+  std::filesystem::path temporary = path;
+  temporary += ".tmp";
+  return temporary;
+}
+
+bool written_in_place(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored);
+}
+
+[[noreturn]] void cannot_write(const std::filesystem::path& path) {
+  throw Error(ErrorCode::kIo, fmt::format("{}: cannot be written", path.string()));
+}
+
+}  // namespace
+
+void check_writable(const std::filesystem::path& path, const std::filesystem::path& model) {
+  std::error_code error;
+  const auto real = std::filesystem::weakly_canonical(path, error),
+             inside = std::filesystem::weakly_canonical(model, error);
+  if (std::mismatch(inside.begin(), inside.end(), real.begin(), real.end()).first == inside.end()) {
+    throw Error(ErrorCode::kUsage, fmt::format("{}: it lies inside the model directory", path.string()),
+                "the input is never written to; choose another place");
+  }
+  if (written_in_place(path)) return;
+  const std::filesystem::path temporary = temporary_of(path);
+  if (!std::ofstream(temporary)) cannot_write(path);
+  std::filesystem::remove(temporary, error);
 }
 
 void write_text(const std::filesystem::path& path, std::string_view text) {
-  std::ofstream file(path, std::ios::binary);
+  const std::filesystem::path to = written_in_place(path) ? path : temporary_of(path);
+  std::ofstream file(to, std::ios::binary);
   file << text;
   file.close();
-  if (!file) throw Error(ErrorCode::kIo, fmt::format("{}: cannot be written", path.string()));
+  std::error_code error;
+  if (file && to != path) std::filesystem::rename(to, path, error);
+  if (file && !error) return;
+  if (to != path) std::filesystem::remove(to, error);
+  cannot_write(path);
 }
 
 }  // namespace bw::cli

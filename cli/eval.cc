@@ -37,6 +37,8 @@ nlohmann::ordered_json to_json(const EvaluateResult& r) {
                               {"ppl", r.perplexity.value},    {"ppl_se", r.perplexity.error}};
   if (!r.has_reference) return j;
   j.update({{"ref_bytes", r.reference_bytes},
+            {"ref_bpw_linears", r.reference_bpw_linears},
+            {"ref_bpw_head", r.reference_bpw_head},
             {"ppl_ref", r.reference_perplexity.value},
             {"ppl_ref_se", r.reference_perplexity.error},
             {"ln_ppl_ratio", r.log_ppl_ratio.value},
@@ -56,6 +58,7 @@ nlohmann::ordered_json to_json(const EvaluateResult& r) {
 std::string run(State& s) {
   if (!s.reference.empty()) s.options.reference = s.reference;
   s.options.engine = engine_options(s.common);
+  if (!s.json.empty()) check_writable(s.json, s.options.model);
   const EvaluateResult r = evaluate(s.options);
   print(r);
   print_profile(s.common, r.stages);
@@ -72,8 +75,12 @@ void add_eval(CLI::App& app, Action& action) {
   c->add_option("model", s->options.model, "Model directory, original or EXL2")->required();
   c->add_option("--ref", s->reference, "The original model, to compare with");
   c->add_option("--text", s->options.text, "Text that no calibration has seen (.txt or .jsonl)")->required();
-  c->add_option("--rows", s->options.rows, "Rows, at even distances through the text")->capture_default_str();
-  c->add_option("--length", s->options.length, "Tokens of a row")->capture_default_str();
+  c->add_option("--rows", s->options.rows, "Rows, at even distances through the text")
+      ->check(whole_number(1, kMostRows))
+      ->capture_default_str();
+  c->add_option("--length", s->options.length, "Tokens of a row")
+      ->check(whole_number(2, kMostRowTokens))
+      ->capture_default_str();
   c->add_option("--json", s->json, "Also write the figures to this file");
   add_common_options(*c, s->common);
   c->callback([s, &action] { action = [s] { return run(*s); }; });

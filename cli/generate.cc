@@ -33,12 +33,18 @@ void add_generate(CLI::App& app, Action& action) {
   c->add_option("model", s->options.model, "Model directory, original or EXL2")->required();
   c->add_option("-p,--prompt", s->options.prompt, "Text to go on from")->required();
   c->add_flag("--chat", s->options.chat, "The prompt is a user's message, put through the chat template");
-  c->add_option("-n,--max-tokens", s->options.max_tokens, "Tokens to write at most")->capture_default_str();
+  c->add_option("-n,--max-tokens", s->options.max_tokens, "Tokens to write at most")
+      ->check(whole_number(0, uint64_t{1} << 20))
+      ->capture_default_str();
   c->add_option("--temperature", s->options.temperature, "0: the most likely token each time")->capture_default_str();
   c->add_option("--top-p", s->options.top_p, "Sample from the most likely tokens that make up this share")
       ->capture_default_str();
-  c->add_option("--top-k", s->options.top_k, "Sample from so many most likely tokens (0: all)")->capture_default_str();
-  c->add_option("--seed", s->options.seed, "Seed of sampling")->capture_default_str();
+  c->add_option("--top-k", s->options.top_k, "Sample from so many most likely tokens (0: all)")
+      ->check(whole_number(0, UINT64_MAX))
+      ->capture_default_str();
+  c->add_option("--seed", s->options.seed, "Seed of sampling")
+      ->check(whole_number(0, UINT64_MAX))
+      ->capture_default_str();
   add_common_options(*c, s->common);
   c->callback([s, &action] { action = [s] { return run(*s); }; });
 }

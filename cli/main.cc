@@ -1,7 +1,9 @@
-// bitwright: the command line. Exit status: 0 done, 2 usage, 3 bad model or data, 4 numeric, 5 I/O or disk, 6 internal.
+// bitwright: the command line. Exit status: 0 done, 2 usage, 3 bad model or data, 4 numeric, 5 I/O or disk, 6 internal,
+// 130 interrupted.
+#include <csignal>
 #include <cstdio>
 #include <exception>
-#include <new>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -9,9 +11,27 @@
 
 namespace {
 
+// The last line. A closed stderr is no reason to fail: the exit status tells the same.
+void say_last(const std::string& line) {
+  std::fflush(stdout);  // it stands last, also where both streams go to one place
+  std::fputs((line + "\n").c_str(), stderr);
+}
+
 int report(const std::string& what, bw::ErrorCode code) {
-  fmt::print(stderr, "error: {}\n", what);
+  say_last("error: " + what);
   return static_cast<int>(code);
+}
+
+// Refuses a word that stands where a command should and is none; CLI11 would only say that one is missing.
+void check_command(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  std::string known;
+  for (const CLI::App* command : app.get_subcommands(nullptr)) {
+    if (command->get_name() == argv[1]) return;
+    known += (known.empty() ? "" : ", ") + command->get_name();
+  }
+  throw bw::Error(bw::ErrorCode::kUsage, fmt::format("'{}' is no command; the commands are {}", argv[1], known),
+                  "see bitwright --help");
 }
 
 int run(int argc, char** argv) {
@@ -25,25 +45,33 @@ int run(int argc, char** argv) {
   bw::cli::add_eval(app, action);
   bw::cli::add_inspect(app, action);
   bw::cli::add_generate(app, action);
+  check_command(app, argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
-    return report(fmt::format("{}; see bitwright --help", e.what()), bw::ErrorCode::kUsage);
+    const std::string command = argc > 1 && argv[1][0] != '-' ? fmt::format(" {}", argv[1]) : std::string();
+    return report(fmt::format("{}; see bitwright{} --help", e.what(), command), bw::ErrorCode::kUsage);
   }
+  bw::cli::catch_interruptions();
   const std::string last = action();
-  std::fflush(stdout);  // the last line stands last, also where both streams go to one place
-  fmt::print(stderr, "{}\n", last);
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    return report("standard output cannot be written", bw::ErrorCode::kIo);
+  }
+  say_last(last);
   return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes shall be a failing write, with its message
   try {
     return run(argc, argv);
   } catch (const bw::Error& e) {
     return report(e.what(), e.code());
+  } catch (const std::system_error& e) {  // fmt: a stream that cannot be written
+    return report(e.what(), bw::ErrorCode::kIo);
   } catch (const std::exception& e) {
     return report(fmt::format("internal error: {}", e.what()), bw::ErrorCode::kInternal);
   }

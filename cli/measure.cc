@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "commands.h"
@@ -13,8 +15,9 @@ struct State {
 std::string run(State& s) {
   s.options.engine = engine_options(s.common);
   const MeasureResult r = measure(s.options);
+  // Rounded inwards: what is shown can be asked for.
   fmt::print("{} linears, {} layouts, {} tokens\n--bpw can be {:.3f} to {:.3f}\n", r.linears, r.candidates, r.tokens,
-             r.smallest_bpw, r.largest_bpw);
+             std::ceil(r.smallest_bpw * 1000) / 1000, std::floor(r.largest_bpw * 1000) / 1000);
   print_profile(s.common, r.stages);
   return "done: wrote " + s.options.output.string();
 }

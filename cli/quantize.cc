@@ -22,7 +22,7 @@ std::string run(State& s) {
   for (const QuantizeResult& r : results) {
     fmt::print(
         "{}\n  target     {}\n  linears    {:.4f} bits per weight\n  head       {:.4f} bits per weight\n"
-        "  planned    {} bytes\n  written    {} bytes\n  time       {:.1f} s\n",
+        "  planned    {} bytes\n  written    {} bytes\n  time       {:.1f} s since the start\n",
         r.output.string(),
         r.bpw_target > 0 ? fmt::format("{} bits per weight", r.bpw_target) : fmt::format("{} bytes", *o.size),
         r.bpw_linears, r.bpw_head, r.planned_bytes, r.written_bytes, r.seconds);
@@ -45,11 +45,12 @@ void add_quantize(CLI::App& app, Action& action) {
   c->add_option("-o,--output", s->options.output, "Output directory; with several targets OUTPUT-<bpw>bpw")->required();
   c->add_option("--bpw", s->options.bpw,
                 "Bits per weight of the decoder's linears, side tensors included; several: 3.0,4.0")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   c->add_option("--size", s->size, "Size of the whole output instead, such as 3.2GB");
   c->add_option("--head-bits", s->options.head_bits, "Bits of the head: 2, 3, 4, 5, 6, 8, or 16 to leave it")
       ->capture_default_str();
-  c->add_option("--shard-size", s->shard_size, "Largest file")->capture_default_str();
+  c->add_option("--shard-size", s->shard_size, "Most tensor data in one file (0: one file)")->capture_default_str();
   c->add_option("-m,--measurement", s->measurement, "Measurement to reuse (see: bitwright measure)");
   c->add_flag("--overwrite", s->options.overwrite, "Replace an output directory that Bitwright wrote");
   add_calibration_options(*c, s->options.calibration);

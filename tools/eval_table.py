@@ -11,8 +11,8 @@ def megabytes(count):
 def rows(m):
     yield "", "original", "quantized"
     yield "size", megabytes(m["ref_bytes"]), megabytes(m["bytes"])
-    yield "bits per weight, linears", "16", f"{m['bpw_linears']:.3f}"
-    yield "bits per weight, head", "16", f"{m['bpw_head']:.3f}"
+    yield "bits per weight, linears", f"{m['ref_bpw_linears']:.3f}", f"{m['bpw_linears']:.3f}"
+    yield "bits per weight, head", f"{m['ref_bpw_head']:.3f}", f"{m['bpw_head']:.3f}"
     yield "perplexity", f"{m['ppl_ref']:.3f}", f"{m['ppl']:.3f}"
     yield "KLD to the original (nats)", "0", f"{m['kld']:.4f} +- {m['kld_se']:.4f}"
     yield "KLD, median", "0", f"{m['kld_median']:.4f}"

@@ -29,6 +29,9 @@ struct EngineOptions {
   size_t threads = 0;  // 0: one per core; results do not depend on it
   Arithmetic arithmetic = Arithmetic::kAuto;
   ProgressFunction progress;  // may be empty
+  // May be empty. Asked wherever progress is reported before the end of a stage, on the thread that called the run
+  // function: true ends the run with Error(kInterrupted), and what is half-written is removed.
+  std::function<bool()> interrupted;
 };
 
 // Rows of calibration. Without files, the model writes its own text.
@@ -79,8 +82,8 @@ struct QuantizeResult {
   double bpw_linears = 0;  // reached
   double bpw_head = 0;
   uint64_t planned_bytes = 0, written_bytes = 0;  // of the whole directory
-  double seconds = 0;
-  std::vector<StageTime> stages;  // of the whole run up to here
+  double seconds = 0;                             // since the run began, measuring and earlier targets included
+  std::vector<StageTime> stages;                  // the same
 };
 
 struct EvaluateOptions {
@@ -101,24 +104,25 @@ struct EvaluateResult {
   size_t tokens = 0, rows = 0, length = 0;
   Estimate perplexity;
   uint64_t bytes = 0;      // of the model's tensor files
-  double bpw_linears = 0;  // 16 for an unquantized model
+  double bpw_linears = 0;  // as stored: 16 or 32 for an unquantized model
   double bpw_head = 0;
   // With a reference only; nats per token of KLD(reference ‖ model).
   bool has_reference = false;
   Estimate reference_perplexity, kld, top1, log_ppl_ratio;
   double kld_median = 0, kld_p90 = 0, kld_p99 = 0, kld_p999 = 0, kld_max = 0;
   uint64_t reference_bytes = 0;
+  double reference_bpw_linears = 0, reference_bpw_head = 0;
   std::vector<StageTime> stages;
 };
 
 struct GenerateOptions {
   std::filesystem::path model;
   std::string prompt;
-  bool chat = false;  // prompt is a user's message, put through the model's chat template
-  size_t max_tokens = 128;
-  float temperature = 0;  // 0: the most likely token each time
-  float top_p = 1;
-  size_t top_k = 0;  // 0: all
+  bool chat = false;        // prompt is a user's message, put through the model's chat template
+  size_t max_tokens = 128;  // at most 2^20
+  float temperature = 0;    // 0: the most likely token each time
+  float top_p = 1;          // in (0, 1]
+  size_t top_k = 0;         // 0: all
   uint64_t seed = 1;
   EngineOptions engine;
   std::function<void(std::string_view)>

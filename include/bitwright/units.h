@@ -9,8 +9,6 @@ namespace bw {
 
 // "132.8 MB" (powers of 1000, as disks and model hubs count).
 std::string format_bytes(uint64_t bytes);
-// "1:02:03" or "2:03".
-std::string format_seconds(double seconds);
 // "3.2GB", "800 MiB", "1234567" -> bytes. Throws Error(kUsage) naming `option` for anything else.
 uint64_t parse_bytes(std::string_view text, std::string_view option);
 

@@ -30,10 +30,4 @@ std::string Hasher::hex() const {
   return fmt::format("{:016x}{:016x}", h.high64, h.low64);
 }
 
-std::string hash_hex(std::span<const std::byte> data) {
-  Hasher h;
-  h.update(data);
-  return h.hex();
-}
-
 }  // namespace bw

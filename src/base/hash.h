@@ -29,6 +29,4 @@ class Hasher {
   std::unique_ptr<State> state_;
 };
 
-std::string hash_hex(std::span<const std::byte> data);
-
 }  // namespace bw

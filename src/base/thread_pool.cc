@@ -5,10 +5,14 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
+#include <fmt/format.h>
 #include <sched.h>
+
+#include "bitwright/error.h"
 
 namespace bw {
 namespace {
@@ -37,6 +41,16 @@ struct ThreadPool::State {
   size_t generation = 0;
   bool stop = false;
   std::exception_ptr error;
+
+  // Stops and joins the workers; their number stays known.
+  void end() {
+    {
+      std::lock_guard lock(mutex);
+      stop = true;
+    }
+    wake.notify_all();
+    for (std::thread& w : workers) w.join();
+  }
 
   void run_tasks(size_t worker) {
     inside_task = true;
@@ -72,18 +86,22 @@ struct ThreadPool::State {
 };
 
 ThreadPool::ThreadPool(size_t threads) : state_(std::make_unique<State>()) {
-  if (threads == 0) threads = available_cores();
-  for (size_t i = 1; i < threads; ++i) state_->workers.emplace_back([this, i] { state_->work(i); });
+  if (threads == 0) threads = std::min(available_cores(), kMostThreads);
+  if (threads > kMostThreads) {
+    throw Error(ErrorCode::kUsage, fmt::format("--threads {}: at most {} are possible", threads, kMostThreads));
+  }
+  try {
+    for (size_t i = 1; i < threads; ++i) state_->workers.emplace_back([this, i] { state_->work(i); });
+  } catch (const std::system_error&) {
+    state_->end();
+    throw Error(
+        ErrorCode::kUsage,
+        fmt::format("--threads {}: the system gives no more than {} threads", threads, state_->workers.size() + 1),
+        "ask for fewer");
+  }
 }
 
-ThreadPool::~ThreadPool() {
-  {
-    std::lock_guard lock(state_->mutex);
-    state_->stop = true;
-  }
-  state_->wake.notify_all();
-  for (auto& w : state_->workers) w.join();
-}
+ThreadPool::~ThreadPool() { state_->end(); }
 
 size_t ThreadPool::threads() const { return state_->workers.size() + 1; }
 

@@ -11,7 +11,9 @@ namespace bw {
 // Thread-compatible: one loop at a time from one thread; loops started from inside a task run inline.
 class ThreadPool {
  public:
-  // `threads` counts the calling thread; 0 means one per available core.
+  static constexpr size_t kMostThreads = 1024;
+  // `threads` counts the calling thread; 0 means one per available core. Throws Error(kUsage) naming --threads for more
+  // than kMostThreads, and for more than the system gives.
   explicit ThreadPool(size_t threads = 0);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

@@ -20,12 +20,6 @@ std::string format_bytes(uint64_t bytes) {
   return u == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.{}f} {}", x, x < 99.95 ? 1 : 0, units[u]);
 }
 
-std::string format_seconds(double seconds) {
-  const auto s = static_cast<int64_t>(std::llround(seconds < 0 ? 0 : seconds));
-  if (s >= 3600) return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
-  return fmt::format("{}:{:02}", s / 60, s % 60);
-}
-
 uint64_t parse_bytes(std::string_view text, std::string_view option) {
   const auto fail = [&]() -> Error {
     return Error(ErrorCode::kUsage, fmt::format("{}: '{}' is not a size", option, text),

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "base/rng.h"
 #include "base/thread_pool.h"
 #include "bitwright/error.h"
@@ -11,6 +13,7 @@ namespace {
 
 constexpr float kTemperatures[] = {0.6f, 0.8f, 1.0f, 1.0f};
 constexpr size_t kRandomShare = 12;  // one row in so many is random tokens
+constexpr uint64_t kMostTokens = uint64_t{1} << 32;
 constexpr uint64_t kSampleStream = 1, kRandomStream = 2;
 
 // The ids a row begins with. Rows alternate between plain text and the user's turn.
@@ -49,7 +52,7 @@ class Writer {
         if (at < starts_[s].size()) ids_[s * length_ + at] = starts_[s][at];
         column[s] = ids_[s * length_ + at];
       }
-      progress((at + 1) * sequences, length_ * sequences);
+      if (progress) progress((at + 1) * sequences, length_ * sequences);
       if (at + 1 == length_) break;
       const backend::Tensor out = model_.step(column, 1, cache);
       logits.resize(out.rows * out.cols);
@@ -96,10 +99,24 @@ std::string user_turn_opening(const tokenizer::ChatTemplate& chat) {
   }
 }
 
+void check_self_generation(const SelfGenerateOptions& options) {
+  if (options.rows == 0 || options.length < 2) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("{} calibration rows of {} tokens make no sense: at least 1 row of 2 tokens is needed",
+                            options.rows, options.length));
+  }
+  if (options.rows > kMostTokens / options.length) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("{} calibration rows of {} tokens are too many: at most {} tokens can be written",
+                            options.rows, options.length, kMostTokens),
+                "ask for fewer or shorter rows");
+  }
+}
+
 Rows self_generate(const nn::LanguageModel& model, const tokenizer::Tokenizer& tokenizer,
                    const tokenizer::ChatTemplate* chat, const SelfGenerateOptions& options,
                    const std::function<void(size_t, size_t)>& progress) {
-  BW_CHECK(options.rows > 0 && options.length > 1);
+  check_self_generation(options);
   const size_t vocab_rows = model.dir().vocab_rows();
   const size_t random_rows = options.rows / kRandomShare;
   std::vector<uint32_t> chat_start;

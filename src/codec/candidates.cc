@@ -100,12 +100,10 @@ std::vector<Candidate> candidates(const quant::PriceTable& table, uint32_t out, 
   std::vector<Candidate> found;
   for (const uint32_t group_size : quant::kGroupSizes) {
     HullSearch(table, group_size, out, extra_bits, min_step).run(found);
-    for (const int bits : kBitWidths) {
-      quant::Layout layout = quant::uniform_layout(table.in, bits, group_size);
-      const uint64_t size = stored_bits(layout, out) + extra_bits;
-      const double price = table.price(layout);
-      found.push_back({std::move(layout), size, price});
-    }
+  }
+  for (Candidate& c : uniform_candidates(table.in, out, extra_bits)) {
+    c.price = table.price(c.layout);
+    found.push_back(std::move(c));
   }
   std::sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) {
     if (a.bits != b.bits) return a.bits < b.bits;
@@ -116,6 +114,18 @@ std::vector<Candidate> candidates(const quant::PriceTable& table, uint32_t out, 
                           [](const Candidate& a, const Candidate& b) { return a.layout == b.layout; }),
               found.end());
   return found;
+}
+
+std::vector<Candidate> uniform_candidates(uint32_t in, uint32_t out, uint64_t extra_bits) {
+  std::vector<Candidate> list;
+  for (const uint32_t group_size : quant::kGroupSizes) {
+    for (const int bits : kBitWidths) {
+      quant::Layout layout = quant::uniform_layout(in, bits, group_size);
+      const uint64_t size = stored_bits(layout, out) + extra_bits;
+      list.push_back({std::move(layout), size, 0});
+    }
+  }
+  return list;
 }
 
 }  // namespace bw::codec

@@ -20,4 +20,7 @@ struct Candidate {
 std::vector<Candidate> candidates(const quant::PriceTable& table, uint32_t out, uint64_t extra_bits,
                                   double min_step = 0.02);
 
+// The uniform layouts of every width and group size, at price 0.
+std::vector<Candidate> uniform_candidates(uint32_t in, uint32_t out, uint64_t extra_bits);
+
 }  // namespace bw::codec

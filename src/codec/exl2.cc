@@ -7,11 +7,11 @@
 #include <fmt/format.h>
 
 #include "bitwright/error.h"
+#include "model/tensor_names.h"
 
 namespace bw::codec {
 namespace {
 
-constexpr const char* kSuffixes[] = {"q_weight", "q_scale", "q_scale_max", "q_groups", "q_invperm"};
 constexpr size_t kColumnTile = 64;
 
 uint64_t padded(uint32_t out) { return (uint64_t{out} + kColumnAlign - 1) / kColumnAlign * kColumnAlign; }
@@ -206,11 +206,12 @@ std::vector<io::TensorPlan> tensor_plans(const std::string& key, const quant::La
   uint64_t words = 0;
   for (const quant::Group& g : groups) words += group_words(g);
   const uint64_t n = groups.size();
-  return {{key + ".q_weight", io::TensorType::kI32, {words, columns}},
-          {key + ".q_scale", io::TensorType::kI32, {n, columns / 8}},
-          {key + ".q_scale_max", io::TensorType::kF16, {n}},
-          {key + ".q_groups", io::TensorType::kI16, {2 * n}},
-          {key + ".q_invperm", io::TensorType::kI32, {layout.rows()}}};
+  const auto name = [&](size_t i) { return key + std::string(model::kPackedSuffixes[i]); };
+  return {{name(0), io::TensorType::kI32, {words, columns}},
+          {name(1), io::TensorType::kI32, {n, columns / 8}},
+          {name(2), io::TensorType::kF16, {n}},
+          {name(3), io::TensorType::kI16, {2 * n}},
+          {name(4), io::TensorType::kI32, {layout.rows()}}};
 }
 
 std::span<const std::byte> tensor_bytes(const Exl2Linear& p, size_t i) {
@@ -230,14 +231,15 @@ std::span<const std::byte> tensor_bytes(const Exl2Linear& p, size_t i) {
 }
 
 bool is_stored(const io::ShardSet& tensors, const std::string& key) {
-  return tensors.find_entry(key + ".q_weight") != nullptr;
+  return tensors.find_entry(key + std::string(model::kPackedSuffixes[0])) != nullptr;
 }
 
 Exl2Linear load(const io::ShardSet& tensors, const std::string& key, uint32_t out) {
   const auto get = [&](size_t i, io::TensorType type, size_t dimensions) {
-    io::TensorData t = tensors.require(key + "." + kSuffixes[i]);
+    const std::string_view suffix = model::kPackedSuffixes[i];
+    io::TensorData t = tensors.require(key + std::string(suffix));
     if (t.type() != type || t.shape().size() != dimensions) {
-      damaged(key, fmt::format("{} is {} with {} dimensions, expected {} with {}", kSuffixes[i],
+      damaged(key, fmt::format("{} is {} with {} dimensions, expected {} with {}", suffix.substr(1),
                                io::type_name(t.type()), t.shape().size(), io::type_name(type), dimensions));
     }
     return t;

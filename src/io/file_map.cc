@@ -51,7 +51,7 @@ void check_link(const std::filesystem::path& path) {
 
 FileMap::FileMap(const std::filesystem::path& path) : path_(path) {
   check_link(path);
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe is refused below, not waited for
   if (fd < 0) fail(path, "cannot open", errno);
   struct stat info {};
   const bool known = fstat(fd, &info) == 0;

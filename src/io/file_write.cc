@@ -19,17 +19,61 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// A place that takes bytes but cannot be replaced by a finished file: a device, a pipe, a socket, and a file that is
+// named by a descriptor of ours (/dev/stdout).
+bool is_stream(const fs::path& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0 || S_ISDIR(info.st_mode)) return false;
+  const std::string name = path.lexically_normal().string();
+  const bool descriptor =
+      name == "/dev/stdout" || name == "/dev/stderr" || name.starts_with("/dev/fd/") || name.starts_with("/proc/");
+  return !S_ISREG(info.st_mode) || descriptor;
+}
+
+// Where it is one of our own output streams, its descriptor: what both write then stays in order.
+int open_stream(const fs::path& path) {
+  struct stat target {};
+  struct stat own {};
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    if (stat(path.c_str(), &target) == 0 && fstat(fd, &own) == 0 && target.st_dev == own.st_dev &&
+        target.st_ino == own.st_ino) {
+      return fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    }
+  }
+  return open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+}
+
 [[noreturn]] void fail(const fs::path& path, const char* what, int error) {
   std::string hint;
-  if (error == ENOSPC) hint = format_bytes(free_space(path)) + " are free there: make room or choose another disk";
+  if (error == ENOSPC && !is_stream(path))
+    hint = format_bytes(free_space(path)) + " are free there: make room or choose another disk";
   throw Error(ErrorCode::kIo, path.string() + ": " + what + ": " + std::strerror(error), hint);
+}
+
+// The file that a link stands for, also where it is not there yet. Of a circle of links, one of them.
+fs::path link_target(fs::path path) {
+  constexpr int kMostLinks = 40;  // as many as Linux follows
+  std::error_code error;
+  for (int i = 0; i < kMostLinks && fs::is_symlink(fs::symlink_status(path, error)); ++i) {
+    const fs::path to = fs::read_symlink(path, error);
+    if (error) break;
+    path = to.is_absolute() ? to : path.parent_path() / to;
+  }
+  return path;
 }
 
 fs::path directory_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
 }  // namespace
 
-AtomicFile::AtomicFile(const fs::path& path) : path_(path), temporary_(path) {
+AtomicFile::AtomicFile(const fs::path& path) : path_(path), direct_(is_stream(path)) {
+  if (direct_) {
+    fd_ = open_stream(path_);
+    if (fd_ < 0) fail(path_, "cannot open", errno);
+    return;
+  }
+  path_ = link_target(path);
+  temporary_ = path_;
   temporary_ += ".tmp-" + std::to_string(getpid());
   fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd_ < 0) fail(path_, "cannot create", errno);
@@ -38,7 +82,7 @@ AtomicFile::AtomicFile(const fs::path& path) : path_(path), temporary_(path) {
 AtomicFile::~AtomicFile() {
   if (committed_) return;
   if (fd_ >= 0) close(fd_);
-  unlink(temporary_.c_str());
+  if (!direct_) unlink(temporary_.c_str());
 }
 
 void AtomicFile::write(std::span<const std::byte> data) {
@@ -53,13 +97,14 @@ void AtomicFile::write(std::span<const std::byte> data) {
 }
 
 void AtomicFile::commit() {
-  if (fsync(fd_) != 0) fail(path_, "cannot write to the disk", errno);
+  const bool synced = fsync(fd_) == 0 || (direct_ && (errno == EINVAL || errno == EROFS || errno == ENOTSUP));
+  if (!synced) fail(path_, "cannot write to the disk", errno);
   const int fd = fd_;
   fd_ = -1;
   if (close(fd) != 0) fail(path_, "cannot close", errno);
-  if (rename(temporary_.c_str(), path_.c_str()) != 0) fail(path_, "cannot rename the finished file", errno);
+  if (!direct_ && rename(temporary_.c_str(), path_.c_str()) != 0) fail(path_, "cannot rename the finished file", errno);
   committed_ = true;
-  fsync_directory(directory_of(path_));
+  if (!direct_) fsync_directory(directory_of(path_));
 }
 
 void write_file(const fs::path& path, std::string_view text) {

@@ -11,7 +11,9 @@
 namespace bw::io {
 
 // Writes to PATH.tmp-<pid>; commit() makes it PATH: fsync, rename, fsync of the directory. Without commit() the
-// temporary file is removed. Every failure (disk full, ...) throws Error(kIo) with the path and the system's reason.
+// temporary file is removed. A link stays, its target is written. What is no regular file (a device, a pipe,
+// /dev/stdout) cannot be replaced and is written to as the data come. Every failure (disk full, ...) throws Error(kIo)
+// with the path and the system's reason.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::filesystem::path& path);
@@ -27,6 +29,7 @@ class AtomicFile {
  private:
   std::filesystem::path path_, temporary_;
   int fd_ = -1;
+  bool direct_ = false;  // written in place: it is no regular file
   uint64_t size_ = 0;
   bool committed_ = false;
 };

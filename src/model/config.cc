@@ -15,7 +15,6 @@ namespace {
 // Bounds that no model comes near; products of two of them fit in 64 bits with room to spare.
 constexpr size_t kMaxLayers = 16384;
 constexpr size_t kMaxDimension = size_t{1} << 28;
-constexpr size_t kMaxPositions = size_t{1} << 40;
 
 std::string known_architectures() {
   std::string list;
@@ -182,12 +181,6 @@ void read_special_tokens(const ConfigReader& reader, ModelConfig& c) {
   }
 }
 
-std::string read_dtype(const ConfigReader& reader) {
-  std::string dtype = reader.text("dtype").value_or(reader.text("torch_dtype").value_or(""));
-  if (dtype.starts_with("torch.")) dtype.erase(0, 6);
-  return dtype;
-}
-
 }  // namespace
 
 ModelConfig parse_config(const io::Json& config, const std::string& name) {
@@ -219,7 +212,6 @@ ModelConfig parse_config(const io::Json& config, const std::string& name) {
   read_sliding(reader, config, architecture, c);
   read_rope(reader, name, architecture, c);
   c.tied = reader.flag("tie_word_embeddings", architecture.defaults.tied);
-  c.dtype = read_dtype(reader);
   read_special_tokens(reader, c);
   return c;
 }

@@ -54,13 +54,12 @@ struct ModelConfig {
   RopeConfig rope;                 // of full-attention layers
   RopeConfig rope_sliding;         // of sliding layers
   bool tied = false;               // as config.json says; the stored head, if there is one, decides (see ModelDir)
-  std::string dtype;               // "bfloat16", as in config.json; may be empty
   std::optional<uint32_t> bos;
   std::vector<uint32_t> eos;
   std::vector<std::string> notes;  // what a person should know about this config.json, a sentence each
 };
 
-// Reads both key styles (rope_theta / rope_scaling / torch_dtype; Transformers 5's rope_parameters / dtype) and the
+// Reads both key styles (rope_theta / rope_scaling; Transformers 5's rope_parameters) and the
 // documented aliases (n_head, n_layer, n_embd, ...). Throws Error(kModel) beginning with `name` for: unknown
 // architecture (listing the known ones), a model that is already quantized, missing or impossible values, an unknown
 // rope type.

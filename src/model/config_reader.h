@@ -11,6 +11,9 @@
 
 namespace bw::model {
 
+// Bound of counts of positions, which no model comes near.
+inline constexpr size_t kMaxPositions = size_t{1} << 40;
+
 // A JSON object and where it stands. A key that holds null counts as absent. All errors are Error(kModel).
 class ConfigReader {
  public:

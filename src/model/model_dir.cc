@@ -121,6 +121,13 @@ std::string ModelDir::stored_name(std::string_view name) const {
   return head_prefix_ + std::string(name);
 }
 
+std::string ModelDir::reference_name(std::string_view stored) const {
+  const std::string head = head_prefix_ + "lm_head";
+  if (stored.starts_with(head)) return std::string(stored.substr(head_prefix_.size()));
+  BW_CHECK(stored.starts_with(prefix_));
+  return "model." + std::string(stored.substr(prefix_.size()));
+}
+
 size_t ModelDir::parameters() const {
   size_t n = vocab_rows_ * config_.hidden * (head_is_embedding_ ? 1 : 2) + config_.hidden;
   for (size_t layer = 0; layer < config_.n_layers; ++layer) {

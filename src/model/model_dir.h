@@ -57,6 +57,8 @@ class ModelDir {
   LinearInfo head() const;  // key stored_name("lm_head"); in = hidden, out = vocab_rows
   // "model.embed_tokens.weight" etc.: the stored name of a tensor that the reference calls `name` (prefixes vary).
   std::string stored_name(std::string_view name) const;
+  // The inverse, for names that stored_name can give: what the reference calls the tensor.
+  std::string reference_name(std::string_view stored) const;
 
   // True for a tensor that is part of the model; the others are dropped (see warnings()).
   bool uses(std::string_view stored) const { return used_.contains(stored); }

@@ -20,10 +20,15 @@ Matrix<float> ModelDir::load_linear(const LinearInfo& info) const {
 
 std::vector<float> ModelDir::load_bias(const LinearInfo& info) const {
   if (!info.has_bias) return {};
+  io::TensorData tensor = tensors_.require(info.key + ".bias");
+  // Some writers of EXL2 pad the bias with the columns of q_weight, to a multiple of 32.
+  const uint64_t padded = (uint64_t{info.out} + 31) / 32 * 32;
+  const bool cut = quantized_ && tensor.shape().size() == 1 && tensor.shape()[0] == padded;
   const std::array<uint64_t, 1> shape = {info.out};
-  const io::TensorData tensor = tensors_.require(info.key + ".bias", shape);
-  std::vector<float> bias(info.out);
+  if (!cut) tensor = tensors_.require(info.key + ".bias", shape);
+  std::vector<float> bias(tensor.entry->elements());
   io::read_floats(tensor, bias);
+  bias.resize(info.out);
   return bias;
 }
 

@@ -8,7 +8,6 @@ namespace bw::model {
 namespace {
 
 constexpr double kSlidingTheta = 10000.0;  // of sliding layers with a base of their own, where config.json gives none
-constexpr size_t kMaxPositions = size_t{1} << 40;
 
 bool same(const RopeConfig& a, const RopeConfig& b) {
   return a.theta == b.theta && a.scaling == b.scaling && a.factor == b.factor &&
@@ -64,6 +63,10 @@ RopeConfig read_full(const ConfigReader& reader, const std::string& name, const 
   rope.theta = theta;
   if (scaling != nullptr) rope = read_object(*scaling, name + ": rope_scaling", theta, max_position);
   if (parameters == nullptr) return rope;
+  const std::optional<double> own = ConfigReader(*parameters, name + ": rope_parameters").positive("rope_theta");
+  if (own && reader.positive("rope_theta") && *own != theta) {
+    reader.fail("rope_theta and rope_parameters contradict each other");
+  }
   const RopeConfig newer = read_object(*parameters, name + ": rope_parameters", theta, max_position);
   if (scaling != nullptr && !same(rope, newer)) reader.fail("rope_scaling and rope_parameters contradict each other");
   return newer;

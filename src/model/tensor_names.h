@@ -14,7 +14,7 @@ inline constexpr std::string_view kPostMlpNorm = "post_feedforward_layernorm";
 inline constexpr std::string_view kQNorm = "self_attn.q_norm";
 inline constexpr std::string_view kKNorm = "self_attn.k_norm";
 
-// Parts of a linear in EXL2.
+// Parts of a linear in EXL2, in the order in which codec gives them.
 inline constexpr std::array<std::string_view, 5> kPackedSuffixes = {".q_weight", ".q_scale", ".q_scale_max",
                                                                     ".q_groups", ".q_invperm"};
 

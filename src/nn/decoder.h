@@ -67,6 +67,7 @@ class Decoder {
   // Without it the linears stay null, for the caller to set.
   using LinearLoader = std::function<Matrix<float>(const model::LinearInfo&)>;
   LayerWeights load_layer(const model::ModelDir& dir, size_t layer, const LinearLoader& load_linear) const;
+  backend::Tensor load_final_norm(const model::ModelDir& dir) const;  // (1, hidden)
   std::shared_ptr<backend::Weight> prepare(const Matrix<float>& weight) const;  // (out, in)
 
   // Embeds ids (T): h (T, hidden), scaled where the architecture scales.

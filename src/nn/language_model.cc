@@ -4,6 +4,10 @@
 #include <cmath>
 #include <numeric>
 
+#include <fmt/format.h>
+
+#include "bitwright/error.h"
+
 namespace bw::nn {
 
 LanguageModel::LanguageModel(backend::Backend& device, const model::ModelDir& dir, size_t max_length,
@@ -13,9 +17,7 @@ LanguageModel::LanguageModel(backend::Backend& device, const model::ModelDir& di
     layers_.push_back(decoder_.load_layer(dir, layer, load_linear));
     dir.release_layer(layer);
   }
-  const std::vector<float> norm = dir.load_final_norm();
-  final_norm_ = device.allocate(1, norm.size());
-  device.upload(final_norm_, norm);
+  final_norm_ = decoder_.load_final_norm(dir);
   head_ = decoder_.prepare(load_linear(dir.head()));
 }
 
@@ -39,8 +41,37 @@ backend::Tensor LanguageModel::step(std::span<const uint32_t> ids, size_t length
   return out;
 }
 
+void make_room(backend::Backend& device, const model::ModelConfig& config, size_t length, KvCache& cache) {
+  if (length <= cache.capacity) return;
+  KvCache larger(device, config, cache.sequences, std::max(length, 2 * cache.capacity));
+  larger.length = cache.length;
+  const auto move_rows = [&](const backend::Tensor& from, const backend::Tensor& to) {
+    for (size_t s = 0; s < cache.sequences && cache.length > 0; ++s) {
+      device.copy(from.rows_slice(s * cache.capacity, cache.length), to.rows_slice(s * larger.capacity, cache.length));
+    }
+  };
+  for (size_t layer = 0; layer < cache.k.size(); ++layer) {
+    move_rows(cache.k[layer], larger.k[layer]);
+    move_rows(cache.v[layer], larger.v[layer]);
+  }
+  cache = std::move(larger);
+}
+
+namespace {
+
+// One comparison says that all is well: -inf alone is allowed, as the logit of a token that cannot be.
+void check_finite(std::span<const float> logits) {
+  const auto bad = std::find_if(logits.begin(), logits.end(), [](float x) { return !(x < INFINITY); });
+  if (bad == logits.end()) return;
+  throw Error(ErrorCode::kNumeric, fmt::format("the model's logit of token {} is {}", bad - logits.begin(), *bad),
+              "its weights are damaged, or its activations are too large for the arithmetic");
+}
+
+}  // namespace
+
 uint32_t sample(std::span<const float> logits, const Sampling& sampling, double u) {
   BW_CHECK(!logits.empty());
+  check_finite(logits);
   const auto top = static_cast<uint32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   if (sampling.temperature <= 0) return top;
   const float largest = logits[top];

@@ -30,6 +30,10 @@ class LanguageModel {
   std::shared_ptr<backend::Weight> head_;
 };
 
+// Moves a cache to a larger one if it cannot hold `length` positions; at least twice as large, so that a long text
+// costs little copying and a short one little memory.
+void make_room(backend::Backend& device, const model::ModelConfig& config, size_t length, KvCache& cache);
+
 // How the next token is drawn from logits.
 struct Sampling {
   float temperature = 0;  // 0: the most likely token
@@ -37,7 +41,7 @@ struct Sampling {
   size_t top_k = 0;       // 0: all
 };
 
-// Draws a token; u in [0, 1) decides. Ties go to the lower id. logits: one row.
+// Draws a token; u in [0, 1) decides. Ties go to the lower id. logits: one row; Error(kNumeric) if one is NaN or inf.
 uint32_t sample(std::span<const float> logits, const Sampling& sampling, double u);
 
 }  // namespace bw::nn

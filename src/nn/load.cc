@@ -39,6 +39,10 @@ LayerWeights Decoder::load_layer(const model::ModelDir& dir, size_t layer, const
   return weights;
 }
 
+backend::Tensor Decoder::load_final_norm(const model::ModelDir& dir) const {
+  return upload_row(device_, dir.load_final_norm());
+}
+
 void Decoder::embed(const model::ModelDir& dir, std::span<const uint32_t> ids, const backend::Tensor& h) const {
   BW_CHECK(h.rows == ids.size() && h.cols == config_.hidden);
   Matrix<float> rows(std::min(ids.size(), kEmbedTokens), config_.hidden);

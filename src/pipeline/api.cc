@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <new>
 
 #include <fmt/format.h>
 
 #include "bitwright/units.h"
+#include "io/file_write.h"
 #include "pipeline/compile.h"
 #include "pipeline/evaluate.h"
 #include "pipeline/generate.h"
@@ -69,30 +71,66 @@ void tell_warnings(Run& run, const model::ModelDir& dir) {
 }
 
 QuantizeResult write_output(Run& run, const model::ModelDir& dir, const calib::Rows& rows, const OutputPlan& plan,
-                            const std::filesystem::path& output, bool overwrite) {
-  const auto start = Clock::now();
-  run.reporter.note("allocate",
-                    fmt::format("{}: {:.4f} bits per weight, head {:.3f}, {} bytes ({}) planned", output.string(),
-                                plan.bpw_linears, plan.bpw_head, plan.bytes, format_bytes(plan.bytes)));
-  OutputBuilder builder(dir, output, plan, overwrite);
+                            OutputBuilder& builder, Clock::time_point start) {
+  run.reporter.note("allocate", fmt::format("{}: {:.4f} bits per weight, head {:.3f}, {} bytes ({}) planned",
+                                            builder.output().string(), plan.bpw_linears, plan.bpw_head, plan.bytes,
+                                            format_bytes(plan.bytes)));
+  check_space(builder.output(), plan.bytes);
   quantize_layers(run, dir, rows, plan, builder.layers_dir());
   QuantizeResult r;
-  r.output = output;
+  r.output = builder.output();
   r.bpw_linears = plan.bpw_linears;
   r.bpw_head = plan.bpw_head;
   r.planned_bytes = plan.bytes;
   {
     const StageClock::Span span(run.clock, "compile");
-    r.written_bytes = builder.finish(run);
+    r.written_bytes = builder.finish(run, plan);
   }
   r.stages = run.clock.times();
   r.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   return r;
 }
 
+// What can be refused without any work on weights.
+void check_before_work(const model::ModelDir& dir, const QuantizeOptions& o, const OutputOptions& output) {
+  const Reach reach = reach_of(shape_measurement(dir));
+  for (const double bpw : o.bpw) check_bpw(bpw, reach);
+  if (o.size) check_size(dir, *o.size, output);
+  uint64_t bytes = o.size.value_or(0);
+  for (const double bpw : o.bpw) bytes += static_cast<uint64_t>(bpw * static_cast<double>(reach.weights) / 8);
+  check_space(o.output, bytes);
+  check_half_range(dir);
+}
+
+// One builder for each target, in the order of the targets.
+std::vector<std::unique_ptr<OutputBuilder>> make_builders(const model::ModelDir& dir, const QuantizeOptions& o) {
+  std::vector<std::unique_ptr<OutputBuilder>> builders;
+  for (size_t i = 0; i < std::max<size_t>(1, o.bpw.size()); ++i) {
+    const std::filesystem::path output = output_of(o, o.bpw.empty() ? 0 : o.bpw[i]);
+    builders.push_back(std::make_unique<OutputBuilder>(dir, output, o.overwrite));
+  }
+  return builders;
+}
+
+// Refuses to write a measurement over something else.
+void check_measurement_path(const std::filesystem::path& model, const std::filesystem::path& file) {
+  if (file.empty()) throw Error(ErrorCode::kUsage, "no output file is given", "give -o FILE.json");
+  if (is_inside(model, file)) {
+    throw Error(ErrorCode::kUsage, fmt::format("{}: it lies inside the model directory", file.string()),
+                "choose another place for -o; the input is never written to");
+  }
+  if (std::filesystem::is_regular_file(file) && !is_measurement(file)) {
+    throw Error(ErrorCode::kUsage, fmt::format("{}: it exists and is not a measurement", file.string()),
+                "it is left as it is; choose another -o");
+  }
+}
+
 MeasureResult run_measure(const MeasureOptions& options) {
   const model::ModelDir dir(options.model);
-  if (options.output.empty()) throw Error(ErrorCode::kUsage, "no output file is given", "give -o FILE.json");
+  check_measurement_path(options.model, options.output);
+  if (!std::filesystem::exists(options.output) || std::filesystem::is_regular_file(options.output)) {
+    const io::AtomicFile probe(options.output);  // shows now whether the file can be written at the end
+  }
   Run run(options.engine);
   tell_warnings(run, dir);
   const calib::Rows rows = calibration_rows(run, dir, options.calibration);
@@ -110,33 +148,31 @@ MeasureResult run_measure(const MeasureOptions& options) {
 }
 
 std::vector<QuantizeResult> run_quantize(const QuantizeOptions& options) {
+  const auto start = Clock::now();
   // Everything that can be refused is refused before the first expensive step.
   check_targets(options);
   check_head_bits(options.head_bits);
   const model::ModelDir dir(options.model);
-  for (const double bpw : options.bpw) {
-    check_bpw(bpw, reach_of(dir));
-    check_output_path(options.model, output_of(options, bpw), options.overwrite);
-  }
-  if (options.size) check_output_path(options.model, options.output, options.overwrite);
-  check_half_range(dir);
+  const OutputOptions output{options.head_bits, options.shard_bytes, 0};
+  check_before_work(dir, options, output);
+  std::optional<Measurement> measurement;
+  if (options.measurement) measurement = load_measurement(*options.measurement, dir);
+  const std::vector<std::unique_ptr<OutputBuilder>> builders = make_builders(dir, options);
+
   Run run(options.engine);
   tell_warnings(run, dir);
-  std::optional<Measurement> measurement;
-  if (options.measurement) measurement = load_measurement(*options.measurement, fingerprint(dir));
   const calib::Rows rows = calibration_rows(run, dir, options.calibration);
   if (!measurement) measurement = measure_model(run, dir, rows);
-
-  const OutputOptions output{options.head_bits, options.shard_bytes, 0};
+  // What the output's config tells of calibration are the rows that it is quantized with.
+  measurement->source = rows.source;
+  measurement->rows = rows.count();
+  measurement->length = rows.length;
   std::vector<QuantizeResult> results;
-  if (options.size) {
-    const OutputPlan plan = plan_for_size(dir, *measurement, *options.size, output);
-    results.push_back(write_output(run, dir, rows, plan, options.output, options.overwrite));
-  }
-  for (const double bpw : options.bpw) {
-    const OutputPlan plan = plan_for_bpw(dir, *measurement, bpw, output);
-    results.push_back(write_output(run, dir, rows, plan, output_of(options, bpw), options.overwrite));
-    results.back().bpw_target = bpw;
+  for (size_t i = 0; i < builders.size(); ++i) {
+    const OutputPlan plan = options.size ? plan_for_size(dir, *measurement, *options.size, output)
+                                         : plan_for_bpw(dir, *measurement, options.bpw[i], output);
+    results.push_back(write_output(run, dir, rows, plan, *builders[i], start));
+    if (!options.size) results.back().bpw_target = options.bpw[i];
   }
   return results;
 }

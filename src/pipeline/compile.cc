@@ -1,5 +1,6 @@
 #include "pipeline/compile.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <system_error>
@@ -20,10 +21,11 @@ namespace fs = std::filesystem;
 constexpr const char* kMarker = ".bitwright-partial";
 constexpr const char* kLayers = ".layers";
 
-fs::path partial_path(const fs::path& output) {
+// OUTPUT.partial and the like, beside OUTPUT.
+fs::path with_suffix(const fs::path& output, const char* suffix) {
   fs::path clean = output.lexically_normal();
   if (!clean.has_filename()) clean = clean.parent_path();
-  clean += ".partial";
+  clean += suffix;
   return clean;
 }
 
@@ -50,49 +52,73 @@ std::vector<Half> halves_of(const io::TensorData& tensor) {
 
 }  // namespace
 
+bool is_inside(const fs::path& directory, const fs::path& path) {
+  std::error_code error;  // a path that cannot be resolved (a pipe of /dev/fd) is inside nothing
+  const fs::path outer = fs::weakly_canonical(directory, error), inner = fs::weakly_canonical(path, error);
+  if (error) return false;
+  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+}
+
 void check_output_path(const fs::path& model, const fs::path& output, bool overwrite) {
-  const fs::path real_model = fs::weakly_canonical(model), real_output = fs::weakly_canonical(output);
-  const auto inside = std::mismatch(real_model.begin(), real_model.end(), real_output.begin(), real_output.end()).first;
-  if (inside == real_model.end()) {
+  if (is_inside(model, output)) {
     throw Error(ErrorCode::kUsage,
                 fmt::format("{}: the output is the model directory or lies inside it", output.string()),
                 "choose another place for -o; the input is never written to");
   }
-  if (fs::exists(output) &&
-      !(fs::is_directory(output) && (fs::is_empty(output) || (overwrite && written_by_us(output))))) {
-    throw Error(ErrorCode::kUsage, fmt::format("{}: it exists already", output.string()),
-                written_by_us(output) ? "choose another -o, or give --overwrite to replace it"
-                                      : "it was not written by Bitwright, so it is left alone; choose another -o");
+  if (fs::is_symlink(output)) {
+    throw Error(ErrorCode::kUsage, fmt::format("{}: it is a link", output.string()), "give the directory itself");
   }
-  const fs::path partial = partial_path(output);
-  if (fs::exists(partial) && !fs::exists(partial / kMarker)) {
+  if (fs::exists(output) && !(fs::is_directory(output) && fs::is_empty(output))) {
+    const std::optional<std::string> foreign =
+        fs::is_directory(output) ? foreign_file(output) : output.filename().string();
+    if (foreign) {
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("{}: it exists and was not written by Bitwright alone ('{}')", output.string(), *foreign),
+                  "it is left as it is; choose another -o");
+    }
+    if (!overwrite) {
+      throw Error(ErrorCode::kUsage, fmt::format("{}: it exists already", output.string()),
+                  "choose another -o, or give --overwrite to replace it");
+    }
+  }
+  const fs::path partial = with_suffix(output, ".partial"), replaced = with_suffix(output, ".replaced");
+  if (fs::exists(partial) && !fs::exists(partial / kMarker) && !(fs::is_directory(partial) && fs::is_empty(partial))) {
     throw Error(ErrorCode::kUsage, fmt::format("{}: it exists and was not made by Bitwright", partial.string()),
                 "move it away, or choose another -o");
   }
+  if (fs::exists(replaced)) {
+    throw Error(ErrorCode::kUsage, fmt::format("{}: it is left from a run that was stopped", replaced.string()),
+                "see whether you still need it, then remove it");
+  }
 }
 
-OutputBuilder::OutputBuilder(const model::ModelDir& dir, const fs::path& output, const OutputPlan& plan, bool overwrite)
-    : dir_(dir), output_(output), partial_(partial_path(output)), plan_(plan) {
+void check_space(const fs::path& output, uint64_t bytes) {
+  // The layers' files stand beside the shards until these are complete.
+  const uint64_t needed = 2 * bytes, available = io::free_space(output);
+  if (available >= needed) return;
+  throw Error(ErrorCode::kIo,
+              fmt::format("{}: {} are needed while it is written, {} are free", output.string(), format_bytes(needed),
+                          format_bytes(available)),
+              "make room, or choose another disk for -o");
+}
+
+OutputBuilder::OutputBuilder(const model::ModelDir& dir, const fs::path& output, bool overwrite)
+    : dir_(dir), output_(output), partial_(with_suffix(output, ".partial")) {
   check_output_path(dir.path(), output, overwrite);
-  uint64_t layers = 0;
-  for (const OutputShard& shard : plan.shards) {
-    for (const OutputTensor& t : shard.tensors) layers += t.source.empty() ? t.plan.bytes() : 0;
+  file_system(partial_, "create the directory", [&](auto& e) { fs::create_directories(partial_, e); });
+  lock_.emplace(partial_ / kMarker);
+  for (const auto& entry : fs::directory_iterator(partial_)) {
+    if (entry.path().filename() == kMarker) continue;
+    file_system(entry.path(), "remove the remains of an earlier run",
+                [&](auto& e) { fs::remove_all(entry.path(), e); });
   }
-  const uint64_t needed = plan.bytes + layers + layers / 64, available = io::free_space(partial_);
-  if (available < needed) {
-    throw Error(ErrorCode::kIo,
-                fmt::format("{}: {} are needed while it is written, {} are free", output.string(), format_bytes(needed),
-                            format_bytes(available)),
-                "make room, or choose another disk for -o");
-  }
-  file_system(partial_, "remove the remains of an earlier run", [&](auto& e) { fs::remove_all(partial_, e); });
   file_system(partial_, "create the directory", [&](auto& e) { fs::create_directories(partial_ / kLayers, e); });
-  io::write_file(partial_ / kMarker, "This directory is being built by bitwright and may be removed.\n");
+  owned_ = true;
 }
 
 OutputBuilder::~OutputBuilder() {
   std::error_code ignored;
-  if (!finished_) fs::remove_all(partial_, ignored);
+  if (owned_) fs::remove_all(partial_, ignored);
 }
 
 fs::path OutputBuilder::layers_dir() const { return partial_ / kLayers; }
@@ -111,57 +137,59 @@ void OutputBuilder::write_shard(const OutputShard& shard, const io::ShardSet* la
   });
 }
 
-uint64_t OutputBuilder::finish(Run& run) {
+uint64_t OutputBuilder::finish(Run& run, const OutputPlan& plan) {
   {
     std::optional<io::ShardSet> layers;
-    if (!plan_.layouts.empty()) layers.emplace(layers_dir());
-    for (size_t i = 0; i < plan_.shards.size(); ++i) {
-      run.reporter.progress("compile", static_cast<double>(i), static_cast<double>(plan_.shards.size()),
-                            plan_.shards[i].file);
-      write_shard(plan_.shards[i], layers ? &*layers : nullptr);
+    if (!plan.layouts.empty()) layers.emplace(layers_dir());
+    for (size_t i = 0; i < plan.shards.size(); ++i) {
+      run.reporter.progress("compile", static_cast<double>(i), static_cast<double>(plan.shards.size()),
+                            plan.shards[i].file);
+      write_shard(plan.shards[i], layers ? &*layers : nullptr);
     }
   }
-  io::write_file(partial_ / "config.json", plan_.config);
-  for (const fs::path& file : plan_.side_files) {
+  io::write_file(partial_ / "config.json", plan.config);
+  for (const fs::path& file : plan.side_files) {
     io::write_file(partial_ / file.filename(), io::read_file(file, uint64_t{4} << 30));
   }
   file_system(partial_, "remove the layers' files", [&](auto& e) { fs::remove_all(layers_dir(), e); });
   file_system(partial_, "remove the marker", [&](auto& e) { fs::remove(partial_ / kMarker, e); });
   uint64_t bytes = 0;
   for (const auto& entry : fs::directory_iterator(partial_)) bytes += entry.file_size();
-  if (bytes != plan_.bytes) {
+  if (bytes != plan.bytes) {
     throw Error(ErrorCode::kInternal,
-                fmt::format("{}: {} bytes were written where {} were planned", output_.string(), bytes, plan_.bytes));
+                fmt::format("{}: {} bytes were written where {} were planned", output_.string(), bytes, plan.bytes));
   }
-  fs::path replaced = partial_;
-  replaced += ".replaced";
+  const fs::path replaced = with_suffix(output_, ".replaced");
   const bool replaces = fs::exists(output_);  // empty, or ours and to be replaced: the constructor checked it
-  if (replaces)
+  if (replaces) {
     file_system(output_, "move the old directory away from", [&](auto& e) { fs::rename(output_, replaced, e); });
-  file_system(output_, "rename the finished directory to", [&](auto& e) { fs::rename(partial_, output_, e); });
+  }
+  file_system(output_, "rename the finished directory to", [&](auto& e) {
+    fs::rename(partial_, output_, e);
+    std::error_code ignored;
+    if (e && replaces) fs::rename(replaced, output_, ignored);
+  });
   if (replaces) file_system(replaced, "remove the replaced directory", [&](auto& e) { fs::remove_all(replaced, e); });
   io::fsync_directory(fs::absolute(output_).parent_path());
-  finished_ = true;
+  owned_ = false;
   run.reporter.progress("compile", 1, 1);
   return bytes;
 }
 
 void check_half_range(const model::ModelDir& dir) {
-  std::set<std::string> weights;
-  for (size_t layer = 0; layer < dir.config().n_layers; ++layer) {
-    for (size_t k = 0; k < model::kLinearsPerLayer; ++k) {
-      weights.insert(dir.linear(layer, static_cast<model::LinearKind>(k)).key + ".weight");
-    }
+  std::set<std::string> quantized;
+  for (const LinearMeasurement& linear : shape_measurement(dir).linears) {
+    if (!linear.candidates.empty()) quantized.insert(linear.key + ".weight");
   }
   for (const io::TensorEntry* entry : dir.tensors().entries()) {
-    if (!dir.uses(entry->name) || weights.contains(entry->name)) continue;
+    if (!dir.uses(entry->name) || quantized.contains(dir.reference_name(entry->name))) continue;
     const std::vector<float> values = floats_of(dir.tensors().require(entry->name));
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (std::isfinite(round_to_half(values[i]))) continue;
-      throw Error(ErrorCode::kModel,
-                  fmt::format("{}: element {} is {}, which f16 cannot hold", entry->name, i, values[i]),
-                  "EXL2 stores this tensor in f16; the model cannot be converted as it is");
-    }
+    const auto bad =
+        std::find_if(values.begin(), values.end(), [](float x) { return !std::isfinite(round_to_half(x)); });
+    if (bad == values.end()) continue;
+    throw Error(ErrorCode::kModel,
+                fmt::format("{}: element {} is {}, which f16 cannot hold", entry->name, bad - values.begin(), *bad),
+                "EXL2 stores this tensor in f16; the model cannot be converted as it is");
   }
 }
 

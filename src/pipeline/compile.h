@@ -1,6 +1,7 @@
 // The last stage: the output directory from the quantized layers and the tensors that stay.
 #pragma once
 
+#include "io/file_lock.h"
 #include "pipeline/output_plan.h"
 #include "pipeline/session.h"
 
@@ -11,31 +12,37 @@ namespace bw::pipeline {
 class OutputBuilder {
  public:
   // Checks that OUTPUT does not exist (or is ours and `overwrite`), is not the model directory or inside it, and that
-  // the disk has room; removes an OUTPUT.partial of ours from an earlier run. Throws Error(kUsage or kIo); nothing is
-  // changed then.
-  OutputBuilder(const model::ModelDir& dir, const std::filesystem::path& output, const OutputPlan& plan,
-                bool overwrite);
+  // no other run builds it; empties an OUTPUT.partial of ours from an earlier run. Made before the expensive work, so
+  // that a place that cannot be written is known then. Throws Error(kUsage or kIo); nothing is changed then.
+  OutputBuilder(const model::ModelDir& dir, const std::filesystem::path& output, bool overwrite);
   // Removes what was built, unless finish() was called.
   ~OutputBuilder();
   OutputBuilder(const OutputBuilder&) = delete;
   OutputBuilder& operator=(const OutputBuilder&) = delete;
 
   std::filesystem::path layers_dir() const;
+  const std::filesystem::path& output() const { return output_; }
   // Writes shards, config and side files, checks the sizes against the plan, and renames. Returns the bytes written.
-  uint64_t finish(Run& run);
+  uint64_t finish(Run& run, const OutputPlan& plan);
 
  private:
   void write_shard(const OutputShard& shard, const io::ShardSet* layers) const;
 
   const model::ModelDir& dir_;
   std::filesystem::path output_, partial_;
-  const OutputPlan& plan_;
-  bool finished_ = false;
+  std::optional<io::FileLock> lock_;
+  bool owned_ = false;  // partial_ is ours to remove
 };
 
-// Throws Error(kModel) naming the first tensor besides the linears' weights that has a value which f16 cannot hold
+// Throws Error(kModel) naming the first tensor, of those that are not quantized, that has a value which f16 cannot hold
 // (beyond 65504, or not finite): the output stores these tensors in f16.
 void check_half_range(const model::ModelDir& dir);
+
+// Throws Error(kIo) with both figures if the disk of `output` has no room to write a directory of `bytes`.
+void check_space(const std::filesystem::path& output, uint64_t bytes);
+
+// True if `path` is `directory` or lies inside it, links followed.
+bool is_inside(const std::filesystem::path& directory, const std::filesystem::path& path);
 
 // The checks of OutputBuilder on paths alone, for before the work begins.
 void check_output_path(const std::filesystem::path& model, const std::filesystem::path& output, bool overwrite);

@@ -9,6 +9,7 @@
 #include "bitwright/error.h"
 #include "eval/statistics.h"
 #include "io/text_rows.h"
+#include "pipeline/stored_bits.h"
 
 namespace bw::pipeline {
 namespace {
@@ -34,9 +35,7 @@ class Scorer {
       }
       dir.release_layer(layer);
     }
-    const std::vector<float> norm = dir.load_final_norm();
-    norm_ = device_.allocate(1, norm.size());
-    device_.upload(norm_, std::span<const float>(norm));
+    norm_ = decoder_.load_final_norm(dir);
     head_ = decoder_.prepare(load(dir.head()));
     logits_ = device_.allocate(kLogitTokens, head_->out());
   }
@@ -59,19 +58,26 @@ class Scorer {
   std::shared_ptr<backend::Weight> head_;
 };
 
-// Calls visit(batch, first token in batch, count, targets) for chunks of every row's tokens that have a successor.
+// Tokens of one row that have a successor: `count` of batch `batch`, from its token `first` on.
+struct Chunk {
+  size_t batch, first, count;
+  size_t row, position;  // of the first token
+  std::vector<int32_t> targets;
+};
+
+// Calls visit(chunk) for all of them; between two, the user may end the run.
 template <typename Visit>
-void for_each_chunk(const States& states, const calib::Rows& rows, const Visit& visit) {
+void for_each_chunk(const Run& run, const States& states, const calib::Rows& rows, const Visit& visit) {
   size_t row = 0;
   for (size_t b = 0; b < states.batches.size(); ++b) {
     const nn::RowBatch& batch = states.batches[b];
     for (size_t s = 0; s < batch.sequences; ++s, ++row) {
       const std::span<const uint32_t> ids = rows.row(row);
       for (size_t at = 0; at + 1 < batch.length; at += kLogitTokens) {
+        run.reporter.check_interrupted();
         const size_t count = std::min(kLogitTokens, batch.length - 1 - at);
-        std::vector<int32_t> targets(count);
-        for (size_t i = 0; i < count; ++i) targets[i] = static_cast<int32_t>(ids[at + 1 + i]);
-        visit(b, s * batch.length + at, count, std::span<const int32_t>(targets));
+        const auto next = ids.subspan(at + 1, count);
+        visit(Chunk{b, s * batch.length + at, count, row, at, std::vector<int32_t>(next.begin(), next.end())});
       }
     }
   }
@@ -83,13 +89,24 @@ backend::Tensor upload_targets(backend::Backend& device, std::span<const int32_t
   return t;
 }
 
-EvaluateResult score(Run& run, Scorer& model, const calib::Rows& rows) {
+// Throws if a value is not finite: the log-probabilities of `which` for token `i` of the chunk.
+void check_finite(float value, const Chunk& chunk, size_t i, const std::filesystem::path& which) {
+  if (std::isfinite(value)) return;
+  throw Error(ErrorCode::kNumeric,
+              fmt::format("row {}, position {}: the log-probabilities of {} are not finite", chunk.row,
+                          chunk.position + i, which.string()),
+              "its weights are damaged, or its activations are too large for the arithmetic");
+}
+
+EvaluateResult score(Run& run, Scorer& model, const calib::Rows& rows, const EvaluateOptions& options) {
   std::vector<double> nll;
-  for_each_chunk(model.states(), rows, [&](size_t batch, size_t first, size_t count, std::span<const int32_t> targets) {
-    const backend::Tensor out = run.device->allocate(count, 1);
-    run.device->token_nll(model.logits(batch, first, count), upload_targets(*run.device, targets), out);
-    std::vector<float> values(count);
+  for_each_chunk(run, model.states(), rows, [&](const Chunk& chunk) {
+    const backend::Tensor out = run.device->allocate(chunk.count, 1);
+    run.device->token_nll(model.logits(chunk.batch, chunk.first, chunk.count),
+                          upload_targets(*run.device, chunk.targets), out);
+    std::vector<float> values(chunk.count);
     run.device->read(out, values, "token nll");
+    for (size_t i = 0; i < chunk.count; ++i) check_finite(values[i], chunk, i, options.model);
     nll.insert(nll.end(), values.begin(), values.end());
   });
   EvaluateResult r;
@@ -98,15 +115,20 @@ EvaluateResult score(Run& run, Scorer& model, const calib::Rows& rows) {
   return r;
 }
 
-EvaluateResult compare(Run& run, Scorer& reference, Scorer& model, const calib::Rows& rows) {
+EvaluateResult compare(Run& run, Scorer& reference, Scorer& model, const calib::Rows& rows,
+                       const EvaluateOptions& options) {
   eval::TokenComparison t;
-  for_each_chunk(model.states(), rows, [&](size_t batch, size_t first, size_t count, std::span<const int32_t> targets) {
-    const backend::Tensor out = run.device->allocate(count, 4);
-    const backend::Tensor p = reference.logits(batch, first, count), q = model.logits(batch, first, count);
-    run.device->compare_logits(p, q, upload_targets(*run.device, targets), out);
-    std::vector<float> values(count * 4);
+  for_each_chunk(run, model.states(), rows, [&](const Chunk& chunk) {
+    const backend::Tensor out = run.device->allocate(chunk.count, 4);
+    const backend::Tensor p = reference.logits(chunk.batch, chunk.first, chunk.count);
+    const backend::Tensor q = model.logits(chunk.batch, chunk.first, chunk.count);
+    run.device->compare_logits(p, q, upload_targets(*run.device, chunk.targets), out);
+    std::vector<float> values(chunk.count * 4);
     run.device->read(out, values, "token comparison");
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < chunk.count; ++i) {
+      check_finite(values[4 * i + 1], chunk, i, *options.reference);
+      check_finite(values[4 * i + 2], chunk, i, options.model);
+      check_finite(values[4 * i], chunk, i, options.model);
       t.kld.push_back(values[4 * i]);
       t.nll_reference.push_back(values[4 * i + 1]);
       t.nll.push_back(values[4 * i + 2]);
@@ -137,36 +159,6 @@ calib::Rows evaluation_rows(const model::ModelDir& dir, const EvaluateOptions& o
 
 }  // namespace
 
-uint64_t stored_weight_bits(const model::ModelDir& dir, const model::LinearInfo& info) {
-  const auto bytes_with_prefix = [&](const std::string& prefix) {
-    uint64_t bytes = 0;
-    for (const io::TensorEntry* e : dir.tensors().entries()) {
-      if (e->name.starts_with(prefix) && !e->name.ends_with(".bias")) bytes += e->bytes;
-    }
-    return bytes;
-  };
-  const uint64_t bytes = bytes_with_prefix(info.key + ".");
-  return 8 * (bytes != 0 ? bytes : bytes_with_prefix(dir.stored_name("model.embed_tokens.weight")));
-}
-
-double bpw_of_linears(const model::ModelDir& dir) {
-  double bits = 0, weights = 0;
-  for (size_t layer = 0; layer < dir.config().n_layers; ++layer) {
-    for (size_t k = 0; k < model::kLinearsPerLayer; ++k) {
-      const model::LinearInfo info = dir.linear(layer, static_cast<model::LinearKind>(k));
-      bits += static_cast<double>(stored_weight_bits(dir, info));
-      weights += static_cast<double>(info.in) * static_cast<double>(info.out);
-    }
-  }
-  return bits / weights;
-}
-
-double bpw_of_head(const model::ModelDir& dir) {
-  const model::LinearInfo head = dir.head();
-  return static_cast<double>(stored_weight_bits(dir, head)) /
-         (static_cast<double>(head.in) * static_cast<double>(head.out));
-}
-
 EvaluateResult evaluate_model(Run& run, const EvaluateOptions& options) {
   const model::ModelDir dir(options.model, true);
   std::optional<model::ModelDir> reference;
@@ -178,16 +170,19 @@ EvaluateResult evaluate_model(Run& run, const EvaluateOptions& options) {
                                                options.model.string(), dir.vocab_rows(), options.reference->string(),
                                                reference->vocab_rows()));
   }
+  warn_beyond_positions(run, dir, options.length);
   Scorer model(run, dir, rows, "model");
   std::optional<Scorer> original;
   if (reference) original.emplace(run, *reference, rows, "reference");
   EvaluateResult r;
   const StageClock::Span span(run.clock, "evaluate: logits");
   if (reference) {
-    r = compare(run, *original, model, rows);
+    r = compare(run, *original, model, rows, options);
     r.reference_bytes = reference->tensors().file_bytes();
+    r.reference_bpw_linears = bpw_of_linears(*reference);
+    r.reference_bpw_head = bpw_of_head(*reference);
   } else {
-    r = score(run, model, rows);
+    r = score(run, model, rows, options);
   }
   run.reporter.progress("evaluate", 1, 1);
   r.rows = rows.count();

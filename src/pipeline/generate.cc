@@ -1,20 +1,24 @@
 #include "pipeline/generate.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
 #include "base/rng.h"
 #include "bitwright/error.h"
 #include "nn/language_model.h"
+#include "tokenizer/text_stream.h"
 
 namespace bw::pipeline {
 namespace {
 
-std::vector<uint32_t> prompt_ids(Run& run, const tokenizer::Tokenizer& tokenizer, const GenerateOptions& options) {
+constexpr size_t kMostTokens = size_t{1} << 20;
+
+std::vector<uint32_t> prompt_ids(const tokenizer::Tokenizer& tokenizer, const GenerateOptions& options) {
   std::vector<uint32_t> ids;
   if (options.chat) {
-    const auto chat = load_chat_template(options.model, run.reporter);
+    const auto chat = tokenizer::ChatTemplate::load(options.model);
     if (!chat) {
       throw Error(ErrorCode::kModel, fmt::format("{}: the model has no chat template", options.model.string()),
                   "leave --chat out");
@@ -33,44 +37,17 @@ std::vector<uint32_t> prompt_ids(Run& run, const tokenizer::Tokenizer& tokenizer
   return ids;
 }
 
-// Bytes of `text` that end with a whole UTF-8 character.
-size_t whole_characters(std::string_view text) {
-  for (size_t back = 1; back <= std::min<size_t>(3, text.size()); ++back) {
-    const auto c = static_cast<unsigned char>(text[text.size() - back]);
-    if ((c & 0xC0) == 0x80) continue;
-    const size_t length = c < 0x80 ? 1 : c >= 0xF0 ? 4 : c >= 0xE0 ? 3 : 2;
-    return length > back ? text.size() - back : text.size();
+void check_options(const GenerateOptions& o) {
+  if (o.max_tokens > kMostTokens) {
+    throw Error(ErrorCode::kUsage, fmt::format("--max-tokens {}: at most {} are possible", o.max_tokens, kMostTokens));
   }
-  return text.size();
+  if (!(o.temperature >= 0) || !std::isfinite(o.temperature)) {
+    throw Error(ErrorCode::kUsage, fmt::format("--temperature {}: it must be 0 or more", o.temperature));
+  }
+  if (!(o.top_p > 0 && o.top_p <= 1)) {
+    throw Error(ErrorCode::kUsage, fmt::format("--top-p {}: it must be above 0 and at most 1", o.top_p));
+  }
 }
-
-// Hands out the decoded text as it grows, never a part of a character.
-class TextStream {
- public:
-  TextStream(const tokenizer::Tokenizer& tokenizer, const std::function<void(std::string_view)>& sink)
-      : tokenizer_(tokenizer), sink_(sink) {}
-
-  // `ids`: all generated ids so far. `last`: hand out everything.
-  void update(const std::vector<uint32_t>& ids, bool last) {
-    text_ = tokenizer_.decode(ids);
-    size_t end = last ? text_.size() : whole_characters(text_);
-    // A byte that is still without its followers is decoded as U+FFFD: wait for them.
-    constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
-    while (!last && end >= kReplacement.size() && std::string_view(text_).substr(0, end).ends_with(kReplacement))
-      end -= kReplacement.size();
-    if (end > sent_) {
-      if (sink_) sink_(std::string_view(text_).substr(sent_, end - sent_));
-      sent_ = end;
-    }
-  }
-  const std::string& text() const { return text_; }
-
- private:
-  const tokenizer::Tokenizer& tokenizer_;
-  const std::function<void(std::string_view)>& sink_;
-  std::string text_;
-  size_t sent_ = 0;
-};
 
 std::vector<uint32_t> stop_ids(const model::ModelDir& dir) {
   std::vector<uint32_t> ids = dir.config().eos;
@@ -92,26 +69,34 @@ std::vector<uint32_t> stop_ids(const model::ModelDir& dir) {
 }  // namespace
 
 GenerateResult generate_text(Run& run, const GenerateOptions& options) {
+  check_options(options);
   const model::ModelDir dir(options.model, true);
   const auto tokenizer = tokenizer::Tokenizer::load(dir.path());
-  const std::vector<uint32_t> prompt = prompt_ids(run, tokenizer, options);
+  const std::vector<uint32_t> prompt = prompt_ids(tokenizer, options);
   for (const uint32_t id : prompt) {
     if (id >= dir.vocab_rows()) {
       throw Error(ErrorCode::kModel,
                   fmt::format("the tokenizer gives id {}, but the model has {} embedding rows", id, dir.vocab_rows()));
     }
   }
-  const size_t capacity = prompt.size() + options.max_tokens;
-  const nn::LanguageModel model(*run.device, dir, capacity, run.precision, linear_loader(dir, run.pool()));
-  nn::KvCache cache(*run.device, dir.config(), 1, capacity);
+  warn_beyond_positions(run, dir, prompt.size() + options.max_tokens);
+  const nn::LanguageModel model(*run.device, dir, prompt.size() + options.max_tokens, run.precision,
+                                linear_loader(dir, run.pool()));
+  nn::KvCache cache(*run.device, dir.config(), 1, prompt.size());
   const std::vector<uint32_t> stops = stop_ids(dir);
   Rng rng(options.seed);
-  TextStream stream(tokenizer, options.on_text);
+  tokenizer::TextStream stream(tokenizer);
   GenerateResult result;
+  const auto hand_out = [&](const std::string& piece) {
+    result.text += piece;
+    if (options.on_text && !piece.empty()) options.on_text(piece);
+  };
   result.prompt_tokens = prompt.size();
-  std::vector<uint32_t> ids, next = prompt;
+  std::vector<uint32_t> next = prompt;
   std::vector<float> logits(dir.vocab_rows());
-  while (ids.size() < options.max_tokens) {
+  for (; result.tokens < options.max_tokens; ++result.tokens) {
+    run.reporter.check_interrupted();
+    nn::make_room(*run.device, dir.config(), cache.length + next.size(), cache);
     const backend::Tensor out = model.step(next, next.size(), cache);
     run.device->read(out, logits, "sampling");
     const uint32_t id = nn::sample(logits, {options.temperature, options.top_p, options.top_k}, rng.next_double());
@@ -119,13 +104,10 @@ GenerateResult generate_text(Run& run, const GenerateOptions& options) {
       result.stopped = true;
       break;
     }
-    ids.push_back(id);
     next = {id};
-    stream.update(ids, false);
+    hand_out(stream.push(id));
   }
-  stream.update(ids, true);
-  result.text = stream.text();
-  result.tokens = ids.size();
+  hand_out(stream.finish());
   return result;
 }
 

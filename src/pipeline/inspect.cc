@@ -1,7 +1,7 @@
 #include "pipeline/inspect.h"
 
 #include "codec/exl2.h"
-#include "pipeline/evaluate.h"
+#include "pipeline/stored_bits.h"
 
 namespace bw::pipeline {
 namespace {

@@ -14,18 +14,18 @@ namespace bw::pipeline {
 namespace {
 
 // Damping of the factor that prices are estimated with.
-constexpr float kPriceDamping = 0.01f;
+constexpr float kPriceDamping = 0.1f;
 
 // Sums over the tokens of a layer, one Hessian for each site.
 struct SiteSums {
   std::array<backend::Tensor, nn::kSites> hessians;  // (width, width), upper triangle: Σ weight_t x xᵀ
-  std::array<double, nn::kSites> weights{};          // Σ weight_t
+  std::array<double, nn::kSites / 2> shares{};       // of each module, Σ |module_t|² / |h_t|²
 };
 
 // weights (T, 1) for the site that feeds a module and the site that leaves it.
 struct ModuleWeights {
   backend::Tensor in, out;
-  double sum_in = 0, sum_out = 0;
+  double sum_in = 0;
 };
 
 // A site that leaves the module writes to the residual stream: its error counts relative to the stream's norm, 1 /
@@ -41,13 +41,12 @@ ModuleWeights module_weights(backend::Backend& device, const backend::Tensor& be
   device.add(after, before);
   device.row_squared_norms(before, norms);
   device.read(norms, added, "residual norms");
-  ModuleWeights w{device.allocate(tokens, 1), device.allocate(tokens, 1), 0, 0};
+  ModuleWeights w{device.allocate(tokens, 1), device.allocate(tokens, 1), 0};
   for (size_t t = 0; t < tokens; ++t) {
     const float inverse = stream[t] > 0 ? 1.0f / stream[t] : 0.0f;
     added[t] *= inverse;
     stream[t] = inverse;
     w.sum_in += added[t];
-    w.sum_out += inverse;
   }
   device.upload(w.in, std::span<const float>(added));
   device.upload(w.out, std::span<const float>(stream));
@@ -65,7 +64,7 @@ class LayerMeasurer {
   LayerMeasurer(Run& run, const model::ModelDir& dir, const nn::Decoder& decoder)
       : run_(run), device_(*run.device), dir_(dir), decoder_(decoder) {}
 
-  // Moves the states through the layer and appends its linears to the measurement.
+  // Moves the states through the layer and prices its linears.
   void measure(size_t layer, States& states, Measurement& m) {
     const auto load = linear_loader(dir_, run_.pool());
     dir_.prefetch_layer(layer);
@@ -85,6 +84,9 @@ class LayerMeasurer {
     for (size_t site = 0; site < nn::kSites; ++site) finish_site(layer, site, sums, states.tokens, load, m);
     dir_.release_layer(layer);
   }
+
+  // Inputs of linears that no token has made active.
+  size_t dead_inputs() const { return dead_inputs_; }
 
  private:
   // True where a linear's error counts relative to its own output: before the end of a module, and where a norm stands
@@ -109,8 +111,7 @@ class LayerMeasurer {
       device_.accumulate_gram(x_in, &w.in, sums.hessians[site], run_.precision);
       const bool share = counts_as_share(site + 1);
       device_.accumulate_gram(x_out, share ? &w.in : &w.out, sums.hessians[site + 1], run_.precision);
-      sums.weights[site] += w.sum_in;
-      sums.weights[site + 1] += share ? w.sum_in : w.sum_out;
+      sums.shares[site / 2] += w.sum_in;
     }
   }
 
@@ -127,23 +128,13 @@ class LayerMeasurer {
     const StageClock::Span span(run_.clock, "measure: prices");
     note_oddities(factor, where);
     for (const model::LinearKind kind : nn::site_linears(site)) {
-      const model::LinearInfo info = dir_.linear(layer, kind);
-      LinearMeasurement linear{info.key,
-                               layer,
-                               kind,
-                               static_cast<uint32_t>(info.in),
-                               static_cast<uint32_t>(info.out),
-                               info.has_bias ? 16 * uint64_t{info.out} : 0,
-                               {}};
-      if (codec::can_store(info.in, info.out)) {
-        const Matrix<float> w = load(info);
-        double unit = 1.0 / static_cast<double>(tokens);
-        // A site that enters a module: error relative to the linear's own output, times the module's share of the
-        // stream.
-        if (counts_as_share(site)) unit *= sums.weights[site] / output_energy(w, hessian);
-        linear.candidates = price(w, factor, linear, unit);
-      }
-      m.linears.push_back(std::move(linear));
+      LinearMeasurement& linear = m.linears[layer * model::kLinearsPerLayer + static_cast<size_t>(kind)];
+      if (linear.candidates.empty()) continue;
+      const Matrix<float> w = load(dir_.linear(layer, kind));
+      double unit = 1.0 / static_cast<double>(tokens);
+      // Error relative to the linear's own output, times the module's share of the stream.
+      if (counts_as_share(site)) unit *= sums.shares[site / 2] / output_energy(w, hessian);
+      linear.candidates = price(w, factor, linear, unit);
     }
   }
 
@@ -178,7 +169,7 @@ class LayerMeasurer {
       run_.reporter.warn("measure",
                          fmt::format("{}: the Hessian cannot be factored; its linears are rounded to nearest", where));
     } else if (factor.dead > 0) {
-      run_.reporter.note("measure", fmt::format("{}: {} inputs are never active", where, factor.dead));
+      dead_inputs_ += factor.dead;
     }
   }
 
@@ -186,27 +177,23 @@ class LayerMeasurer {
   backend::Backend& device_;
   const model::ModelDir& dir_;
   const nn::Decoder& decoder_;
+  size_t dead_inputs_ = 0;
 };
 
-// The loader wants all linears of a block quantized or none: one that cannot be stored takes its block with it.
-void drop_incomplete_blocks(Measurement& m, Reporter& reporter) {
-  const auto in_attention = [](model::LinearKind kind) { return nn::site_of(kind) < 2; };
-  for (const LinearMeasurement& odd : m.linears) {
-    if (!odd.candidates.empty() || codec::can_store(odd.in, odd.out)) continue;
+void tell_plain_blocks(const Measurement& m, Reporter& reporter) {
+  for (const LinearMeasurement& linear : m.linears) {
+    if (codec::can_store(linear.in, linear.out)) continue;
     reporter.warn("measure", fmt::format("{}: {} inputs are no multiple of 32 (or too many); its {} block stays in f16",
-                                         odd.key, odd.in, in_attention(odd.kind) ? "attention" : "MLP"));
-    for (LinearMeasurement& linear : m.linears) {
-      if (linear.layer == odd.layer && in_attention(linear.kind) == in_attention(odd.kind)) linear.candidates.clear();
-    }
+                                         linear.key, linear.in, nn::site_of(linear.kind) < 2 ? "attention" : "MLP"));
   }
 }
 
 }  // namespace
 
 Measurement measure_model(Run& run, const model::ModelDir& dir, const calib::Rows& rows) {
-  Measurement m;
+  Measurement m = shape_measurement(dir);
   m.fingerprint = fingerprint(dir);
-  m.architecture = dir.config().architecture;
+  tell_plain_blocks(m, run.reporter);
   m.source = rows.source;
   m.rows = rows.count();
   m.length = rows.length;
@@ -220,7 +207,9 @@ Measurement measure_model(Run& run, const model::ModelDir& dir, const calib::Row
     measurer.measure(layer, states, m);
   }
   run.reporter.progress("measure", static_cast<double>(layers), static_cast<double>(layers));
-  drop_incomplete_blocks(m, run.reporter);
+  if (measurer.dead_inputs() > 0) {
+    run.reporter.note("measure", fmt::format("{} inputs of linears were never active", measurer.dead_inputs()));
+  }
   return m;
 }
 

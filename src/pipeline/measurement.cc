@@ -1,12 +1,16 @@
 #include "pipeline/measurement.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <fmt/format.h>
 
+#include "base/hash.h"
 #include "bitwright/error.h"
 #include "codec/exl2.h"
 #include "io/file_write.h"
+#include "nn/decoder.h"
 
 namespace bw::pipeline {
 namespace {
@@ -135,13 +139,81 @@ void save_measurement(const Measurement& measurement, const std::filesystem::pat
   io::write_file(path, to_json(measurement).dump() + "\n");
 }
 
-Measurement load_measurement(const std::filesystem::path& path, const std::string& model_fingerprint) {
-  Measurement m = parse_measurement(io::load_json(path), path.string());
-  if (m.fingerprint != model_fingerprint) {
-    damaged(path.string(), fmt::format("it was measured on another model (fingerprint {}, this model has {})",
-                                       m.fingerprint, model_fingerprint));
+Measurement load_measurement(const std::filesystem::path& path, const model::ModelDir& dir) {
+  const std::string name = path.string();
+  Measurement m = parse_measurement(io::load_json(path), name);
+  const std::string model = fingerprint(dir);
+  if (m.fingerprint != model) {
+    damaged(name,
+            fmt::format("it was measured on another model (fingerprint {}, this model has {})", m.fingerprint, model));
+  }
+  const Measurement shapes = shape_measurement(dir);
+  if (m.linears.size() != shapes.linears.size()) {
+    damaged(name, fmt::format("it has {} linears, the model {}", m.linears.size(), shapes.linears.size()));
+  }
+  for (size_t i = 0; i < m.linears.size(); ++i) {
+    const LinearMeasurement &found = m.linears[i], &expected = shapes.linears[i];
+    if (found.key != expected.key || found.layer != expected.layer || found.kind != expected.kind ||
+        found.in != expected.in || found.out != expected.out || found.bias_bits != expected.bias_bits ||
+        found.candidates.empty() != expected.candidates.empty()) {
+      damaged(name, fmt::format("entry {} ({}) does not describe the model's {} of {} x {}", i, found.key, expected.key,
+                                expected.out, expected.in));
+    }
   }
   return m;
+}
+
+bool is_measurement(const std::filesystem::path& path) {
+  try {
+    const io::Json json = io::load_json(path);
+    return json.is_object() && json.contains("format") && json["format"] == kFormat;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+Measurement shape_measurement(const model::ModelDir& dir) {
+  Measurement m;
+  m.architecture = dir.config().architecture;
+  const auto in_attention = [](model::LinearKind kind) { return nn::site_of(kind) < 2; };
+  for (size_t layer = 0; layer < dir.config().n_layers; ++layer) {
+    std::array<bool, 2> storable = {true, true};  // MLP, attention
+    for (size_t k = 0; k < model::kLinearsPerLayer; ++k) {
+      const auto kind = static_cast<model::LinearKind>(k);
+      const model::LinearInfo info = dir.linear(layer, kind);
+      storable[in_attention(kind)] &= codec::can_store(info.in, info.out);
+      m.linears.push_back({dir.reference_name(info.key),
+                           layer,
+                           kind,
+                           static_cast<uint32_t>(info.in),
+                           static_cast<uint32_t>(info.out),
+                           info.has_bias ? 16 * uint64_t{info.out} : 0,
+                           {}});
+    }
+    for (auto linear = m.linears.end() - model::kLinearsPerLayer; linear != m.linears.end(); ++linear) {
+      if (storable[in_attention(linear->kind)]) {
+        linear->candidates = codec::uniform_candidates(linear->in, linear->out, linear->bias_bits);
+      }
+    }
+  }
+  return m;
+}
+
+std::string fingerprint(const model::ModelDir& dir) {
+  constexpr size_t kSampleBytes = 4096;
+  Hasher hasher;
+  const std::string config = dir.raw_config().dump();
+  hasher.update(std::as_bytes(std::span(config.data(), config.size())));
+  for (const io::TensorEntry* entry : dir.tensors().entries()) {
+    hasher.update(std::as_bytes(std::span(entry->name.data(), entry->name.size())));
+    hasher.update_values(std::span<const uint64_t>(entry->shape));
+    const std::span<const std::byte> bytes = dir.tensors().require(entry->name).bytes;
+    const size_t n = std::min(bytes.size(), kSampleBytes);
+    hasher.update(bytes.first(n));
+    hasher.update(bytes.subspan((bytes.size() - n) / 2, n));
+    hasher.update(bytes.last(n));
+  }
+  return hasher.hex();
 }
 
 }  // namespace bw::pipeline

@@ -28,10 +28,21 @@ struct Measurement {
   std::vector<LinearMeasurement> linears;  // by layer, then kind
 };
 
+// What is known of any measurement of the model from its shapes alone: every linear, with the uniform layouts at price
+// 0 as candidates, or none where it must stay in f16. The loader wants all linears of a block (attention, MLP)
+// quantized or none, so one that cannot be stored takes its block with it.
+Measurement shape_measurement(const model::ModelDir& dir);
+
 void save_measurement(const Measurement& measurement, const std::filesystem::path& path);
-// Throws Error(kModel) naming the file: not JSON, not a measurement, another version, of another model (fingerprint),
-// damaged entries.
-Measurement load_measurement(const std::filesystem::path& path, const std::string& model_fingerprint);
+// Throws Error(kModel) naming the file: not JSON, not a measurement, another version, of another model (by its
+// fingerprint, or linears that are not the model's), damaged entries.
+Measurement load_measurement(const std::filesystem::path& path, const model::ModelDir& dir);
+
+// True if the file is a measurement, of whatever model and version.
+bool is_measurement(const std::filesystem::path& path);
+
+// A fingerprint of the model: config, tensor headers and a sample of every tensor's bytes. Equal for equal models.
+std::string fingerprint(const model::ModelDir& dir);
 
 // The two parts of Measurement's JSON form; parse is a fuzz target.
 io::OrderedJson to_json(const Measurement& measurement);

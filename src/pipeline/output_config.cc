@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include <fmt/format.h>
+
 #include "bitwright/bitwright.h"
 #include "bitwright/error.h"
 
@@ -11,30 +13,69 @@ namespace {
 
 constexpr const char* kTool = "bitwright";
 
-// rope_theta, rope_scaling and rope_local_base_freq as the loader reads them, from Transformers 5's rope_parameters
-// (one object, or one for each type of layer).
-void raise_rope_keys(io::OrderedJson& config) {
-  if (!config.contains("rope_parameters") || !config["rope_parameters"].is_object()) return;
-  const io::OrderedJson parameters = config["rope_parameters"];
-  const bool nested = parameters.contains("full_attention") && parameters["full_attention"].is_object();
-  const io::OrderedJson& rope = nested ? parameters["full_attention"] : parameters;
-  if (!config.contains("rope_theta") && rope.contains("rope_theta")) config["rope_theta"] = rope["rope_theta"];
-  if (nested && !config.contains("rope_local_base_freq") && parameters.contains("sliding_attention") &&
-      parameters["sliding_attention"].is_object() && parameters["sliding_attention"].contains("rope_theta")) {
-    config["rope_local_base_freq"] = parameters["sliding_attention"]["rope_theta"];
-  }
-  if (config.contains("rope_scaling") && !config["rope_scaling"].is_null()) return;
-  io::OrderedJson scaling = rope;
-  scaling.erase("rope_theta");
-  const std::string type = scaling.value("rope_type", scaling.value("type", std::string("default")));
-  if (type != "default") config["rope_scaling"] = scaling;
+// `value` under `key`, unless an equal number stands there already (as it was spelt).
+void set_number(io::OrderedJson& config, const char* key, double value) {
+  if (config.contains(key) && config[key].is_number() && config[key].get<double>() == value) return;
+  config[key] = value;
 }
 
-// The loader refuses a rope_scaling that has both `type` and `rope_type`.
-void keep_one_rope_type(io::OrderedJson& config) {
-  if (!config.contains("rope_scaling") || !config["rope_scaling"].is_object()) return;
-  io::OrderedJson& scaling = config["rope_scaling"];
-  if (scaling.contains("type") && scaling.contains("rope_type")) scaling.erase("type");
+// rope_scaling as the loader reads it: it goes by `type` for linear scaling and by `rope_type` for llama3 (and refuses
+// both at once), and wants every number spelt out.
+io::OrderedJson scaling_object(const model::RopeConfig& rope) {
+  switch (rope.scaling) {
+    case model::RopeScaling::kLinear:
+      return {{"type", "linear"}, {"factor", rope.factor}};
+    case model::RopeScaling::kDynamic:
+      return {{"type", "dynamic"},
+              {"factor", rope.factor},
+              {"original_max_position_embeddings", rope.original_max_position}};
+    case model::RopeScaling::kLlama3:
+      return {{"rope_type", "llama3"},
+              {"factor", rope.factor},
+              {"low_freq_factor", rope.low_freq_factor},
+              {"high_freq_factor", rope.high_freq_factor},
+              {"original_max_position_embeddings", rope.original_max_position}};
+    case model::RopeScaling::kNone:
+      break;
+  }
+  return nullptr;
+}
+
+// Distance between full-attention layers, if they stand at even distances ("every sixth layer"); else 0.
+size_t sliding_pattern(const model::ModelConfig& config) {
+  const auto first = std::find(config.sliding.begin(), config.sliding.end(), false);
+  if (first == config.sliding.end()) return 0;
+  const auto period = static_cast<size_t>(first - config.sliding.begin()) + 1;
+  for (size_t layer = 0; layer < config.sliding.size(); ++layer) {
+    if (config.sliding[layer] != ((layer + 1) % period != 0)) return 0;
+  }
+  return period;
+}
+
+// The rope and window keys at the top level, where the loader reads them, from what the engine itself went by.
+void set_rope_keys(io::OrderedJson& config, const model::ModelConfig& typed) {
+  set_number(config, "rope_theta", typed.rope.theta);
+  if (config.contains("rope_local_base_freq") || typed.rope_sliding.theta != typed.rope.theta) {
+    set_number(config, "rope_local_base_freq", typed.rope_sliding.theta);
+  }
+  if (typed.rope.scaling != model::RopeScaling::kNone || config.contains("rope_scaling")) {
+    config["rope_scaling"] = scaling_object(typed.rope);
+  }
+  // Layers' windows: the loader reads this key alone, not layer_types.
+  if (typed.rope_sliding.theta != typed.rope.theta && sliding_pattern(typed) > 1) {
+    config["sliding_window_pattern"] = sliding_pattern(typed);
+  }
+}
+
+// True if config.json of a directory says that Bitwright wrote it.
+bool written_by_us(const std::filesystem::path& dir) {
+  try {
+    const io::Json config = io::load_json(dir / "config.json");
+    return config.is_object() && config.contains("quantization_config") && config["quantization_config"].is_object() &&
+           config["quantization_config"].value("tool", std::string()) == kTool;
+  } catch (const std::exception&) {
+    return false;
+  }
 }
 
 bool is_side_file(const std::filesystem::path& path) {
@@ -55,8 +96,7 @@ bool is_side_file(const std::filesystem::path& path) {
 std::string output_config(const model::ModelDir& dir, const Measurement& m, double bits, int head_bits) {
   io::OrderedJson config = dir.raw_config();
   config["architectures"] = {dir.config().architecture};
-  raise_rope_keys(config);
-  keep_one_rope_type(config);
+  set_rope_keys(config, dir.config());
   config["tie_word_embeddings"] = head_bits == 16 && dir.head_is_embedding();
   config["quantization_config"] = {
       {"quant_method", "exl2"},
@@ -69,20 +109,25 @@ std::string output_config(const model::ModelDir& dir, const Measurement& m, doub
   return config.dump(2, ' ', false, io::OrderedJson::error_handler_t::replace) + "\n";
 }
 
-bool written_by_us(const std::filesystem::path& dir) {
-  try {
-    const io::Json config = io::load_json(dir / "config.json");
-    return config.is_object() && config.contains("quantization_config") && config["quantization_config"].is_object() &&
-           config["quantization_config"].value("tool", std::string()) == kTool;
-  } catch (const std::exception&) {
-    return false;
+std::optional<std::string> foreign_file(const std::filesystem::path& dir) {
+  if (!written_by_us(dir)) return "config.json";
+  for (const auto& entry : std::filesystem::directory_iterator(dir)) {
+    const std::string name = entry.path().filename().string();
+    const bool ours = name == "config.json" || name.ends_with(".safetensors") || is_side_file(entry.path());
+    if (!entry.is_regular_file() || !ours) return name;
   }
+  return std::nullopt;
 }
 
 std::vector<std::filesystem::path> side_files(const std::filesystem::path& dir) {
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(dir)) {
-    if (entry.is_regular_file() && is_side_file(entry.path())) files.push_back(entry.path());
+    if (!is_side_file(entry.path())) continue;
+    if (entry.is_symlink() && !entry.exists()) {
+      throw Error(ErrorCode::kModel, fmt::format("{}: a link whose target is missing", entry.path().string()),
+                  "download the model again");
+    }
+    if (entry.is_regular_file()) files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());
   return files;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,9 @@ namespace bw::pipeline {
 // docs/exl2.md lists the reasons.
 std::string output_config(const model::ModelDir& dir, const Measurement& m, double bits, int head_bits);
 
-// True if config.json of a directory says that Bitwright wrote it.
-bool written_by_us(const std::filesystem::path& dir);
+// The first thing in a directory that Bitwright does not write; nullopt if the directory is an output of ours and no
+// more.
+std::optional<std::string> foreign_file(const std::filesystem::path& dir);
 
 // Files of the model directory that are copied: *.json (not config.json, not an index), *.jinja, *.model, *.txt, *.py,
 // *.md and licence files. Sorted by name. Weights, sub-directories and hidden files are not.

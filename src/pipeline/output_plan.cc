@@ -16,6 +16,8 @@ namespace bw::pipeline {
 namespace {
 
 constexpr uint32_t kHeadGroupSize = 32;
+// Bytes by which config.json may grow from what shapes alone tell: names and numbers of the calibration.
+constexpr uint64_t kMetadataReserve = 4096;
 
 bool storable(const LinearMeasurement& linear) { return !linear.candidates.empty(); }
 
@@ -56,35 +58,36 @@ Problem problem_of(const Measurement& m) {
 // All tensors of the output in the order of their names' layers, so that a loader reads front to back.
 std::vector<OutputTensor> output_tensors(const model::ModelDir& dir,
                                          const std::map<std::string, quant::Layout>& layouts) {
-  std::map<std::string, std::pair<std::string, uint32_t>> quantized;  // KEY.weight -> key, out
+  std::map<std::string, uint32_t> columns;  // of the quantized linears, by key
   for (size_t layer = 0; layer < dir.config().n_layers; ++layer) {
     for (size_t k = 0; k < model::kLinearsPerLayer; ++k) {
       const model::LinearInfo info = dir.linear(layer, static_cast<model::LinearKind>(k));
-      if (layouts.contains(info.key)) quantized[info.key + ".weight"] = {info.key, static_cast<uint32_t>(info.out)};
+      columns[dir.reference_name(info.key)] = static_cast<uint32_t>(info.out);
     }
   }
-  const model::LinearInfo head = dir.head();
-  const bool head_quantized = layouts.contains(head.key);
-  if (head_quantized) quantized[head.key + ".weight"] = {head.key, static_cast<uint32_t>(head.out)};
+  const std::string head = dir.reference_name(dir.head().key);
+  columns[head] = static_cast<uint32_t>(dir.head().out);
+  std::erase_if(columns, [&](const auto& linear) { return !layouts.contains(linear.first); });
+
   std::vector<OutputTensor> tensors;
-  const auto add_linear = [&](const std::string& key, uint32_t out) {
-    for (io::TensorPlan& plan : codec::tensor_plans(key, layouts.at(key), out))
+  const auto add_linear = [&](const std::string& key) {
+    for (io::TensorPlan& plan : codec::tensor_plans(key, layouts.at(key), columns.at(key))) {
       tensors.push_back({std::move(plan), {}});
+    }
+    columns.erase(key);
   };
-  bool head_added = false;
+  constexpr std::string_view kWeight = ".weight";
   for (const io::TensorEntry* entry : dir.tensors().entries()) {
     if (!dir.uses(entry->name)) continue;
-    const auto linear = quantized.find(entry->name);
-    if (linear != quantized.end()) {
-      add_linear(linear->second.first, linear->second.second);
-      head_added |= linear->second.first == head.key;
-    } else if (entry->name == head.key + ".weight" && dir.head_is_embedding()) {
-      continue;  // an equal copy of the embedding
-    } else {
-      tensors.push_back({{entry->name, io::TensorType::kF16, entry->shape}, entry->name});
+    const std::string name = dir.reference_name(entry->name);
+    const std::string key = name.ends_with(kWeight) ? name.substr(0, name.size() - kWeight.size()) : std::string();
+    if (columns.contains(key)) {
+      add_linear(key);
+    } else if (key != head || !dir.head_is_embedding()) {  // a head equal to the embedding is not stored twice
+      tensors.push_back({{name, io::TensorType::kF16, entry->shape}, entry->name});
     }
   }
-  if (head_quantized && !head_added) add_linear(head.key, static_cast<uint32_t>(head.out));
+  if (columns.contains(head)) add_linear(head);  // of a model that stores none
   return tensors;
 }
 
@@ -92,6 +95,18 @@ uint64_t shard_size(const std::vector<OutputTensor>& tensors) {
   std::vector<io::TensorPlan> plans;
   for (const OutputTensor& t : tensors) plans.push_back(t.plan);
   return io::safetensors_size(plans);
+}
+
+// To three decimals.
+double round_up(double x) { return std::ceil(x * 1000) / 1000; }
+double round_down(double x) { return std::floor(x * 1000) / 1000; }
+
+// Index of the smallest or largest choice.
+size_t extreme_choice(const std::vector<allocate::Choice>& choices, bool largest) {
+  const auto less = [](const allocate::Choice& a, const allocate::Choice& b) { return a.bits < b.bits; };
+  const auto at = largest ? std::max_element(choices.begin(), choices.end(), less)
+                          : std::min_element(choices.begin(), choices.end(), less);
+  return static_cast<size_t>(at - choices.begin());
 }
 
 // Fills shards up to `limit` bytes of data; a tensor larger than that gets a shard of its own.
@@ -127,13 +142,13 @@ OutputPlan make_plan(const model::ModelDir& dir, const Measurement& m, const Pro
   const model::LinearInfo head = dir.head();
   plan.bpw_head = 16;
   if (const auto layout = head_layout(dir, options.head_bits)) {
-    plan.layouts[head.key] = *layout;
+    plan.layouts[dir.reference_name(head.key)] = *layout;
     plan.bpw_head = static_cast<double>(codec::stored_bits(*layout, static_cast<uint32_t>(head.out))) /
                     (static_cast<double>(head.in) * static_cast<double>(head.out));
   }
   plan.shards = split_shards(output_tensors(dir, plan.layouts), options.shard_bytes);
   const double label = options.label_bpw > 0 ? options.label_bpw : plan.bpw_linears;
-  plan.config = output_config(dir, m, label, plan.layouts.contains(head.key) ? options.head_bits : 16);
+  plan.config = output_config(dir, m, label, plan.bpw_head < 16 ? options.head_bits : 16);
   plan.side_files = side_files(dir.path());
   plan.bytes = plan.config.size();
   for (const OutputShard& shard : plan.shards) plan.bytes += shard.bytes;
@@ -155,45 +170,28 @@ Reach reach_of(const Measurement& m) {
   return r;
 }
 
-Reach reach_of(const model::ModelDir& dir) {
-  Reach r;
-  for (size_t layer = 0; layer < dir.config().n_layers; ++layer) {
-    for (const bool attention : {true, false}) {
-      std::vector<model::LinearInfo> block;
-      for (size_t k = 0; k < model::kLinearsPerLayer; ++k) {
-        const auto kind = static_cast<model::LinearKind>(k);
-        if ((nn::site_of(kind) < 2) == attention) block.push_back(dir.linear(layer, kind));
-      }
-      const bool all =
-          std::all_of(block.begin(), block.end(), [](const auto& l) { return codec::can_store(l.in, l.out); });
-      for (const model::LinearInfo& l : block) {
-        const uint64_t bias = l.has_bias ? 16 * uint64_t{l.out} : 0;
-        const auto in = static_cast<uint32_t>(l.in), out = static_cast<uint32_t>(l.out);
-        r.weights += uint64_t{in} * out;
-        if (!all) {
-          const uint64_t bits = plain_bits_of(in, out, bias);
-          r.plain_bits += bits;
-          r.smallest += bits;
-          r.largest += bits;
-        } else {
-          r.smallest += codec::stored_bits(quant::uniform_layout(in, 2, quant::kGroupSizes[2]), out) + bias;
-          r.largest += codec::stored_bits(quant::uniform_layout(in, 8, quant::kGroupSizes[0]), out) + bias;
-        }
-      }
-    }
-  }
-  return r;
+void check_bpw(double bpw, const Reach& reach) {
+  if (bpw >= reach.smallest_bpw() && bpw <= reach.largest_bpw()) return;
+  throw Error(ErrorCode::kUsage,
+              fmt::format("--bpw {}: this model can be stored at {:.3f} to {:.3f} bits per weight", bpw,
+                          round_up(reach.smallest_bpw()), round_down(reach.largest_bpw())),
+              "choose a value in this range");
 }
 
-void check_bpw(double bpw, const Reach& reach) {
-  // Rounded inwards, so that the figures shown can be asked for.
-  const double least = std::ceil(reach.smallest_bpw() * 1000) / 1000,
-               most = std::floor(reach.largest_bpw() * 1000) / 1000;
-  if (!(bpw >= least) || !(bpw <= most)) {
-    throw Error(ErrorCode::kUsage,
-                fmt::format("--bpw {}: this model can be stored at {:.3f} to {:.3f} bits per weight", bpw, least, most),
-                "choose a value in this range");
-  }
+void check_size(const model::ModelDir& dir, uint64_t bytes, const OutputOptions& options) {
+  const Measurement shapes = shape_measurement(dir);
+  const Problem p = problem_of(shapes);
+  const auto bytes_of = [&](bool largest) {
+    std::vector<size_t> chosen;
+    for (const auto& choices : p.items) chosen.push_back(extreme_choice(choices, largest));
+    return make_plan(dir, shapes, p, allocate::Plan{std::move(chosen), 0, 0}, options).bytes;
+  };
+  const uint64_t least = bytes_of(false) + kMetadataReserve;
+  if (bytes >= least) return;
+  throw Error(ErrorCode::kUsage,
+              fmt::format("--size {}: this model takes {} to {} bytes ({} to {}) with {} bits for the head", bytes,
+                          least, bytes_of(true), format_bytes(least), format_bytes(bytes_of(true)), options.head_bits),
+              "ask for more, or lower --head-bits");
 }
 
 std::optional<quant::Layout> head_layout(const model::ModelDir& dir, int head_bits) {
@@ -215,18 +213,15 @@ OutputPlan plan_for_size(const model::ModelDir& dir, const Measurement& m, uint6
   const Problem p = problem_of(m);
   const uint64_t least = allocate::smallest_bits(p.items), most = allocate::largest_bits(p.items);
   const OutputPlan smallest = make_plan(dir, m, p, allocate::allocate(p.items, least), options);
-  if (bytes < smallest.bytes) {
-    const OutputPlan largest = make_plan(dir, m, p, allocate::allocate(p.items, most), options);
-    throw Error(ErrorCode::kUsage,
-                fmt::format("--size {}: this model takes {} to {} bytes ({} to {}) with {} bits for the head", bytes,
-                            smallest.bytes, largest.bytes, format_bytes(smallest.bytes), format_bytes(largest.bytes),
-                            options.head_bits),
-                "ask for more, or lower --head-bits");
-  }
-  uint64_t budget = std::min(most, least + 8 * (bytes - smallest.bytes));
+  check_size(dir, bytes, options);
+  uint64_t budget = std::min(most, least + 8 * (bytes - std::min(bytes, smallest.bytes)));
   while (true) {
     OutputPlan plan = make_plan(dir, m, p, allocate::allocate(p.items, budget, p.uniform), options);
     if (plan.bytes <= bytes) return plan;
+    if (budget == least) {
+      throw Error(ErrorCode::kUsage, fmt::format("--size {}: the smallest plan takes {} bytes", bytes, plan.bytes),
+                  "ask for more");
+    }
     // Headers grow by a few digits as tensors grow: take that off the budget.
     budget -= std::min(budget - least, std::max<uint64_t>(8, 8 * (plan.bytes - bytes)));
   }

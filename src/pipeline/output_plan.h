@@ -54,14 +54,14 @@ struct Reach {
   double largest_bpw() const { return static_cast<double>(largest) / static_cast<double>(weights); }
 };
 Reach reach_of(const Measurement& measurement);
-// The reach of any measurement of this model, known from its shapes alone.
-Reach reach_of(const model::ModelDir& dir);
 // Throws Error(kUsage) naming the option and the reachable range if bpw is outside.
 void check_bpw(double bpw, const Reach& reach);
+// The same for the size of the whole directory, known from the model's shapes alone.
+void check_size(const model::ModelDir& dir, uint64_t bytes, const OutputOptions& options);
 
 // The best layouts within `bpw` bits a weight, and the directory they make.
 OutputPlan plan_for_bpw(const model::ModelDir& dir, const Measurement& m, double bpw, OutputOptions options);
-// The same within `bytes` for the whole directory. Throws Error(kUsage) with the reachable range.
+// The same within `bytes` for the whole directory; the errors of check_size.
 OutputPlan plan_for_size(const model::ModelDir& dir, const Measurement& m, uint64_t bytes, OutputOptions options);
 
 // Layout of the head at a width; nullopt for 16 bits, and for a head that cannot be stored.

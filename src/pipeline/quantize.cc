@@ -15,7 +15,7 @@
 namespace bw::pipeline {
 namespace {
 
-constexpr float kDamping = 0.03f;  // of mean(diag H); docs/quality.md has the figures
+constexpr float kDamping = 0.1f;  // of mean(diag H); docs/quality.md has the figures
 
 using PackedLinears = std::vector<std::pair<std::string, codec::Exl2Linear>>;  // key, tensors
 
@@ -63,10 +63,12 @@ class LayerQuantizer {
     for (nn::Carry& carry : states.carries) decoder_.begin(weights, carry);
     for (size_t site = 0; site < nn::kSites; ++site) {
       const bool any =
-          std::any_of(nn::site_linears(site).begin(), nn::site_linears(site).end(),
-                      [&](model::LinearKind kind) { return plan_.layouts.contains(dir_.linear(layer, kind).key); });
+          std::any_of(nn::site_linears(site).begin(), nn::site_linears(site).end(), [&](model::LinearKind kind) {
+            return plan_.layouts.contains(dir_.reference_name(dir_.linear(layer, kind).key));
+          });
       const std::string where = fmt::format("layer {}, input {}", layer, site);
-      const quant::Factor factor = any ? site_factor(states, site % 2 == 1 && !dir_.config().post_norms, where) : quant::Factor{};
+      const quant::Factor factor =
+          any ? site_factor(states, site % 2 == 1 && !dir_.config().post_norms, where) : quant::Factor{};
       for (const model::LinearKind kind : nn::site_linears(site)) {
         const Matrix<float> w = quantize_linear(dir_.linear(layer, kind), factor, packed);
         const StageClock::Span span(run_.clock, "quantize: load");
@@ -83,15 +85,13 @@ class LayerQuantizer {
 
   // The head reads the final norm of the states.
   PackedLinears quantize_head(States& states) {
-    const std::vector<float> norm = dir_.load_final_norm();
-    const backend::Tensor weight = device_.allocate(1, norm.size());
-    device_.upload(weight, std::span<const float>(norm));
+    const backend::Tensor weight = decoder_.load_final_norm(dir_);
     for (nn::Carry& carry : states.carries) {
       carry.x = device_.allocate(carry.h.rows, carry.h.cols);
       device_.rms_norm(carry.h, weight, dir_.config().norm_eps, carry.x);
     }
     PackedLinears packed;
-    quantize_linear(dir_.head(), site_factor(states, false, "head"), packed);
+    pack_linear(dir_.head(), load_(dir_.head()), site_factor(states, false, "head"), packed);
     return packed;
   }
 
@@ -136,21 +136,28 @@ class LayerQuantizer {
   // The weights (out, in) that a loader of the output will see.
   Matrix<float> quantize_linear(const model::LinearInfo& info, const quant::Factor& factor, PackedLinears& packed) {
     Matrix<float> w = load_(info);
-    const auto layout = plan_.layouts.find(info.key);
-    if (layout == plan_.layouts.end()) {
-      round_to_half_in_place(w, info.key);
-      return w;
+    if (plan_.layouts.contains(dir_.reference_name(info.key))) {
+      return quant::dequantize(run_.pool(), pack_linear(info, std::move(w), factor, packed));
     }
-    const quant::QuantizedLinear q = [&] {
+    round_to_half_in_place(w, info.key);
+    return w;
+  }
+
+  // Quantizes w (out, in) and appends its tensors.
+  quant::QuantizedLinear pack_linear(const model::LinearInfo& info, Matrix<float> w, const quant::Factor& factor,
+                                     PackedLinears& packed) {
+    const std::string key = dir_.reference_name(info.key);
+    quant::QuantizedLinear q = [&] {
       const StageClock::Span span(run_.clock, "quantize: GPTQ");
       Matrix<float> rows = quant::transposed_in_order(run_.pool(), w.view(), factor.order);
       w = Matrix<float>();
-      return quant::quantize_gptq(device_, std::move(rows), static_cast<uint32_t>(info.out), factor, layout->second);
+      return quant::quantize_gptq(device_, std::move(rows), static_cast<uint32_t>(info.out), factor,
+                                  plan_.layouts.at(key));
     }();
     const StageClock::Span span(run_.clock, "quantize: pack and verify");
-    packed.emplace_back(info.key, codec::pack(run_.pool(), q));
-    verify(packed.back().second, q, info.key);
-    return quant::dequantize(run_.pool(), q);
+    packed.emplace_back(key, codec::pack(run_.pool(), q));
+    verify(packed.back().second, q, key);
+    return q;
   }
 
   void verify(const codec::Exl2Linear& packed, const quant::QuantizedLinear& q, const std::string& key) {
@@ -187,7 +194,7 @@ void quantize_layers(Run& run, const model::ModelDir& dir, const calib::Rows& ro
     write_linears(quantizer.quantize_layer(layer, states), plan, layer_file(layers_dir, layer));
   }
   run.reporter.progress("quantize", static_cast<double>(layers), steps, "head");
-  if (plan.layouts.contains(dir.head().key)) {
+  if (plan.layouts.contains(dir.reference_name(dir.head().key))) {
     write_linears(quantizer.quantize_head(states), plan, layer_file(layers_dir, layers));
   }
   run.reporter.progress("quantize", steps, steps);

@@ -1,19 +1,30 @@
-// Progress, notes and warnings of a run, on their way to the caller.
+// Progress, notes and warnings of a run, on their way to the caller; and the caller's wish to end it.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "bitwright/error.h"
 #include "bitwright/options.h"
 
 namespace bw::pipeline {
 
 class Reporter {
  public:
-  explicit Reporter(ProgressFunction function) : function_(std::move(function)) {}
+  explicit Reporter(const EngineOptions& options) : function_(options.progress), interrupted_(options.interrupted) {}
 
+  // Throws Error(kInterrupted) if the caller wants the run to end. All that is half-written removes itself then.
+  void check_interrupted() const {
+    if (interrupted_ && interrupted_()) {
+      throw Error(ErrorCode::kInterrupted, "interrupted",
+                  "what was not complete is removed; run the same command to begin again");
+    }
+  }
+  // Also checks for an interruption, but not at the end of a stage (done = total): what is finished stays so.
   void progress(std::string_view stage, double done, double total, std::string text = {}) const {
+    if (done < total) check_interrupted();
     if (function_) function_({ProgressEvent::Kind::kProgress, stage, done, total, std::move(text)});
   }
   void note(std::string_view stage, std::string text) const {
@@ -28,6 +39,7 @@ class Reporter {
 
  private:
   ProgressFunction function_;
+  std::function<bool()> interrupted_;
   std::vector<std::string> warnings_;
 };
 

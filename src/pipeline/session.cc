@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "base/hash.h"
 #include "bitwright/error.h"
 #include "calib/self_generate.h"
 #include "codec/exl2.h"
@@ -52,7 +51,7 @@ nn::Decoder::LinearLoader linear_loader(const model::ModelDir& dir, ThreadPool& 
 Run::Run(const EngineOptions& options)
     : device(backend::make_cpu_backend(options.threads)),
       precision(precision_of(options.arithmetic)),
-      reporter(options.progress),
+      reporter(options),
       clock(*device) {}
 
 std::optional<tokenizer::ChatTemplate> load_chat_template(const std::filesystem::path& dir, Reporter& reporter) {
@@ -64,22 +63,22 @@ std::optional<tokenizer::ChatTemplate> load_chat_template(const std::filesystem:
   }
 }
 
+void warn_beyond_positions(Run& run, const model::ModelDir& dir, size_t length) {
+  const size_t most = dir.config().max_position;
+  if (most == 0 || length <= most) return;
+  run.reporter.warn("plan", fmt::format("rows of {} tokens are longer than the {} positions of {}", length, most,
+                                        dir.path().string()));
+}
+
 calib::Rows calibration_rows(Run& run, const model::ModelDir& dir, const CalibrationOptions& options) {
   const StageClock::Span span(run.clock, "calibration rows");
-  if (dir.config().max_position != 0 && options.length > dir.config().max_position) {
-    run.reporter.warn("tokenize", fmt::format("rows of {} tokens are longer than the model's {} positions",
-                                              options.length, dir.config().max_position));
-  }
+  warn_beyond_positions(run, dir, options.length);
   const auto tokenizer = tokenizer::Tokenizer::load(dir.path());
   const auto chat = load_chat_template(dir.path(), run.reporter);
   const tokenizer::ChatTemplate* chat_pointer = chat ? &*chat : nullptr;
   calib::Rows rows;
   if (options.files.empty()) {
-    if (options.rows == 0 || options.length < 2) {
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("{} calibration rows of {} tokens make no sense: at least 1 row of 2 tokens is needed",
-                              options.rows, options.length));
-    }
+    calib::check_self_generation({options.rows, options.length, options.seed});
     const nn::LanguageModel model(*run.device, dir, options.length, run.precision, linear_loader(dir, run.pool()));
     rows = calib::self_generate(
         model, tokenizer, chat_pointer, {options.rows, options.length, options.seed}, [&](size_t done, size_t total) {
@@ -105,23 +104,6 @@ States embed_rows(const nn::Decoder& decoder, const model::ModelDir& dir, const 
     states.tokens += batch.tokens();
   }
   return states;
-}
-
-std::string fingerprint(const model::ModelDir& dir) {
-  constexpr size_t kSampleBytes = 4096;
-  Hasher hasher;
-  const std::string config = dir.raw_config().dump();
-  hasher.update(std::as_bytes(std::span(config.data(), config.size())));
-  for (const io::TensorEntry* entry : dir.tensors().entries()) {
-    hasher.update(std::as_bytes(std::span(entry->name.data(), entry->name.size())));
-    hasher.update_values(std::span<const uint64_t>(entry->shape));
-    const std::span<const std::byte> bytes = dir.tensors().require(entry->name).bytes;
-    const size_t n = std::min(bytes.size(), kSampleBytes);
-    hasher.update(bytes.first(n));
-    hasher.update(bytes.subspan((bytes.size() - n) / 2, n));
-    hasher.update(bytes.last(n));
-  }
-  return hasher.hex();
 }
 
 }  // namespace bw::pipeline

@@ -34,6 +34,9 @@ struct Run {
 // The model's chat template, or none; a template that cannot be read is a warning, since only chats need it.
 std::optional<tokenizer::ChatTemplate> load_chat_template(const std::filesystem::path& dir, Reporter& reporter);
 
+// Warns if rows of `length` tokens go beyond the positions that the model was made for.
+void warn_beyond_positions(Run& run, const model::ModelDir& dir, size_t length);
+
 // Calibration rows as the options ask for, from files or written by the model itself.
 calib::Rows calibration_rows(Run& run, const model::ModelDir& dir, const CalibrationOptions& options);
 
@@ -47,8 +50,5 @@ struct States {
 // The embedded rows. A batch holds about kBatchTokens tokens: its size must not depend on the number of threads.
 inline constexpr size_t kBatchTokens = 4096;
 States embed_rows(const nn::Decoder& decoder, const model::ModelDir& dir, const calib::Rows& rows);
-
-// A fingerprint of the model: config, tensor headers and a sample of every tensor's bytes. Equal for equal models.
-std::string fingerprint(const model::ModelDir& dir);
 
 }  // namespace bw::pipeline

@@ -73,6 +73,35 @@ TEST(CompareLogits, OfARowWithItselfIsNothing) {
   EXPECT_EQ(got[3], 1.0f);
 }
 
+// A value that is no number anywhere in a row, also far from the target, must show in what comes out.
+TEST(Logits, WhatIsNotFiniteStaysSo) {
+  const auto device = make_cpu_backend(1);
+  for_each_simd_target([&] {
+    for (const size_t n : {2, 17, 513, 1000}) {
+      for (const float bad : {NAN, INFINITY}) {
+        for (const size_t at : {size_t{0}, n / 2, n - 2}) {
+          const auto good = random_floats(n, n, 5.0f);
+          auto spoiled = good;
+          spoiled[at] = bad;
+          const Tensor p = tensor_of(*device, good, 1, n), q = tensor_of(*device, spoiled, 1, n);
+          const Tensor target = index_tensor(*device, std::vector<int32_t>{static_cast<int32_t>(n - 1)});
+          const Tensor nll = device->allocate(1, 1), both = device->allocate(1, 4);
+          device->token_nll(q, target, nll);
+          EXPECT_FALSE(std::isfinite(values_of(*device, nll)[0])) << n << " " << at << " " << bad;
+          device->compare_logits(p, q, target, both);
+          auto got = values_of(*device, both);
+          EXPECT_FALSE(std::isfinite(got[0])) << n << " " << at << " " << bad;
+          EXPECT_TRUE(std::isfinite(got[1]) && !std::isfinite(got[2])) << n << " " << at << " " << bad;
+          device->compare_logits(q, p, target, both);
+          got = values_of(*device, both);
+          EXPECT_FALSE(std::isfinite(got[0])) << n << " " << at << " " << bad;
+          EXPECT_TRUE(!std::isfinite(got[1]) && std::isfinite(got[2])) << n << " " << at << " " << bad;
+        }
+      }
+    }
+  });
+}
+
 TEST(TokenNll, RefusesATargetOutsideTheVocabulary) {
   const auto device = make_cpu_backend(2);
   const Tensor x = tensor_of(*device, random_floats(4, 1), 1, 4), out = device->allocate(1, 1);

@@ -1,7 +1,9 @@
 #include <cmath>
+#include <cstdlib>
 #include <set>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "base/half.h"
 #include "base/hash.h"
@@ -10,6 +12,7 @@
 #include "base/thread_pool.h"
 #include "bitwright/error.h"
 #include "bitwright/units.h"
+#include "support/errors.h"
 
 namespace bw {
 namespace {
@@ -69,6 +72,31 @@ TEST(ThreadPool, RunsEveryTaskOnceAndRethrows) {
   }
 }
 
+TEST(ThreadPool, RefusesMoreThreadsThanArePossible) {
+  test::expect_error([] { ThreadPool pool(1025); }, ErrorCode::kUsage, {"--threads 1025", "1024"});
+  test::expect_error([] { ThreadPool pool(SIZE_MAX); }, ErrorCode::kUsage, {"--threads", "1024"});
+}
+
+// Exits with 0 if a pool for whose stacks there is no room is refused with an Error.
+[[noreturn]] void start_threads_without_room() {
+  const rlimit room{size_t{256} << 20, size_t{256} << 20};
+  setrlimit(RLIMIT_AS, &room);
+  try {
+    ThreadPool pool(1000);
+  } catch (const Error& e) {
+    const std::string text = e.what();
+    std::_Exit(e.code() == ErrorCode::kUsage && text.find("--threads 1000: the system gives no more") == 0 ? 0 : 1);
+  }
+  std::_Exit(2);
+}
+
+TEST(ThreadPoolDeathTest, ThreadsThatTheSystemRefusesAreAnError) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's shadow memory leaves no room below a limit";
+#endif
+  EXPECT_EXIT(start_threads_without_room(), testing::ExitedWithCode(0), "");
+}
+
 TEST(Units, BytesAreReadAndWritten) {
   EXPECT_EQ(parse_bytes("3.2GB", "--size"), 3200000000u);
   EXPECT_EQ(parse_bytes("2 GiB", "--size"), uint64_t{2} << 30);
@@ -85,8 +113,10 @@ TEST(Hash, DependsOnTheDataAlone) {
   const std::string text = "some bytes to hash";
   a.update(std::as_bytes(std::span(text.data(), 4)));
   a.update(std::as_bytes(std::span(text.data() + 4, text.size() - 4)));
-  EXPECT_EQ(a.hex(), hash_hex(std::as_bytes(std::span(text.data(), text.size()))));
-  EXPECT_EQ(hash_hex({}), "99aa06d3014798d86001c324468d497f");  // XXH3-128 of nothing, from its specification
+  Hasher b;
+  b.update(std::as_bytes(std::span(text.data(), text.size())));
+  EXPECT_EQ(a.hex(), b.hex());
+  EXPECT_EQ(Hasher().hex(), "99aa06d3014798d86001c324468d497f");  // XXH3-128 of nothing, from its specification
 }
 
 }  // namespace

@@ -1,11 +1,17 @@
 // The program itself: exit status, one line of error, nothing half-written.
+#include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
+#include <vector>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "support/temp_dir.h"
 
@@ -110,6 +116,105 @@ TEST_F(Cli, UsageErrorsAreStatus2) {
   expect_refused(quantize(model_, "--bpw 4 --head-bits 7"), 2, {"--head-bits 7"});
   expect_refused(quantize(model_, "--size 12XB"), 2, {"--size", "12XB"});
   expect_refused(quantize(model_, "--bpw nan"), 2, {"--bpw"});
+}
+
+TEST_F(Cli, NumbersThatMakeNoSenseAreOneLine) {
+  for (const char* option : {"--threads", "--calib-rows", "--calib-length", "--seed"}) {
+    for (const char* bad : {"-1", "99999999999999999999999", "1.5", "x", "''"}) {
+      const std::string more = std::string("--bpw 5 ") + option + " " + bad;
+      const Outcome o = quantize(model_, more);
+      expect_refused(o, 2, {option});
+      EXPECT_EQ(std::count(o.out.begin(), o.out.end(), '\n'), 1) << o.out;
+    }
+  }
+  expect_refused(quantize(model_, "--bpw 5 --threads 1025"), 2, {"--threads", "1025", "1024"});
+  const std::string evaluate = "eval " + quoted(model_) + " --text " + quoted(text_);
+  for (const char* option :
+       {"--rows -1", "--rows 0", "--length -1", "--length 1", "--length 99999999", "--threads -1"}) {
+    expect_refused(run(evaluate + " " + option), 2, {std::string(option).substr(0, 6).c_str()});
+  }
+  const std::string generate = "generate " + quoted(model_) + " --prompt tides ";
+  for (const char* option : {"--max-tokens -1", "--max-tokens 99999999999", "--top-k -1", "--temperature -1",
+                             "--temperature nan", "--top-p 0", "--top-p 1.1", "--top-p nan"}) {
+    expect_refused(run(generate + option), 2, {std::string(option).substr(0, 7).c_str()});
+  }
+}
+
+TEST_F(Cli, CalibrationBeyondAllMemoryIsRefusedAtOnce) {
+  const std::string start = "quantize " + quoted(model_) + " -o " + quoted(out_) + " --bpw 5 --calib-rows ";
+  expect_refused(run(start + "1000000000000"), 2, {"--calib-rows", "1000000000000"});
+  expect_refused(run(start + "4000000000"), 2, {"4000000000 calibration rows of 512 tokens", "4294967296"});
+}
+
+TEST_F(Cli, TheReachThatMeasureShowsCanBeAskedFor) {
+  const fs::path measurement = dir_ / "m.json";
+  const Outcome m = run("measure " + quoted(model_) + " -o " + quoted(measurement) + " --calib " + quoted(text_) +
+                        " --calib-rows 4 --calib-length 32");
+  ASSERT_EQ(m.status, 0) << m.out;
+  const std::string words = "--bpw can be ";
+  const size_t at = m.out.find(words);
+  ASSERT_NE(at, std::string::npos) << m.out;
+  std::string smallest, to, largest;
+  std::istringstream(m.out.substr(at + words.size())) >> smallest >> to >> largest;
+  for (const std::string& bpw : {smallest, largest}) {
+    const Outcome q = quantize(model_, "--overwrite -m " + quoted(measurement) + " --bpw " + bpw);
+    EXPECT_EQ(q.status, 0) << bpw << ": " << q.out;
+  }
+}
+
+// A program that runs while the test goes on; its output goes to a file.
+class Child {
+ public:
+  Child(const std::vector<std::string>& arguments, const fs::path& log) : log_(log) {
+    std::vector<char*> argv;
+    for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
+    argv.push_back(nullptr);
+    fs::remove(log);
+    pid_ = fork();
+    if (pid_ != 0) return;
+    const int file = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    dup2(file, STDOUT_FILENO);
+    dup2(file, STDERR_FILENO);
+    std::signal(SIGINT, SIG_DFL);
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  std::string output() const {
+    std::ifstream file(log_);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  // Waits until `reached` is true, sends the signal, and waits for the end.
+  template <typename Reached>
+  Outcome stop(int signal, const Reached& reached) {
+    for (int i = 0; i < 20000 && !reached(); ++i) usleep(1000);
+    kill(pid_, signal);
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    Outcome o;
+    o.status = WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+    o.out = output();
+    return o;
+  }
+
+ private:
+  pid_t pid_ = 0;
+  fs::path log_;
+};
+
+TEST_F(Cli, AnInterruptedRunSaysSoAndLeavesNothing) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    Child calibrating({BW_PROGRAM, "quantize", model_, "-o", out_, "--bpw", "5", "--calib-rows", "4000"}, dir_ / "log");
+    const auto writes = [&] { return calibrating.output().find("self-calibration") != std::string::npos; };
+    const Outcome o = calibrating.stop(signal, writes);
+    expect_refused(o, 130, {"error: interrupted; what was not complete is removed; run the same command to begin again"});
+    EXPECT_EQ(o.last_line(), "error: interrupted; what was not complete is removed; run the same command to begin again");
+  }
+  // The output is being built already.
+  Child building(
+      {BW_PROGRAM, "quantize", model_, "-o", out_, "--bpw", "5", "--calib-rows", "3000", "--calib-length", "60"},
+      dir_ / "log");
+  const Outcome o = building.stop(SIGINT, [&] { return fs::exists(dir_ / "out.partial"); });
+  expect_refused(o, 130, {"error: interrupted; what was not complete is removed; run the same command to begin again"});
 }
 
 TEST_F(Cli, ATargetOutOfReachIsRefusedWithTheRange) {

@@ -1,7 +1,10 @@
 #include <csignal>
 #include <cstring>
 
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <gtest/gtest.h>
 
@@ -117,6 +120,61 @@ TEST(AtomicFile, AFailedWriteLeavesNothing) {
   fs::create_directory(dir / "folder");
   expect_error([&] { write_file(dir / "folder", text); }, ErrorCode::kIo, {"folder", "rename"});
   EXPECT_EQ(count_files(dir.path()), 1u);
+}
+
+TEST(AtomicFile, ALinkStaysAndItsTargetIsWritten) {
+  const TempDir dir;
+  fs::create_directory(dir / "blobs");
+  write_file(dir / "blobs" / "0123", "old");
+  fs::create_symlink("blobs/0123", dir / "inner");
+  fs::create_symlink("inner", dir / "outer");
+  fs::create_symlink("blobs/4567", dir / "dangling");
+  fs::create_symlink("circle", dir / "circle");
+  write_file(dir / "outer", "new");
+  EXPECT_TRUE(fs::is_symlink(dir / "outer") && fs::is_symlink(dir / "inner"));
+  EXPECT_FALSE(fs::is_symlink(dir / "blobs" / "0123"));
+  EXPECT_EQ(read_file(dir / "blobs" / "0123"), "new");
+  write_file(dir / "dangling", "there");
+  EXPECT_TRUE(fs::is_symlink(dir / "dangling"));
+  EXPECT_EQ(read_file(dir / "blobs" / "4567"), "there");
+  EXPECT_EQ(count_files(dir / "blobs"), 2u);
+}
+
+TEST(AtomicFile, ADeviceIsWrittenToAndStaysOne) {
+  expect_error([] { write_file("/dev/full", "x"); }, ErrorCode::kIo, {"/dev/full: cannot write: ", "No space left"});
+  EXPECT_TRUE(fs::is_character_file("/dev/full"));
+  write_file("/dev/null", "x");
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+  const TempDir dir;
+  fs::create_symlink("/dev/full", dir / "link");
+  expect_error([&] { write_file(dir / "link", "x"); }, ErrorCode::kIo, {"link: cannot write: "});
+  EXPECT_TRUE(fs::is_symlink(dir / "link"));
+}
+
+TEST(AtomicFile, APipeIsWrittenToAndStaysOne) {
+  const TempDir dir;
+  const fs::path pipe = dir / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  write_file(pipe, "through");
+  char text[16];
+  EXPECT_EQ(read(reader, text, sizeof(text)), 7);
+  close(reader);
+  EXPECT_TRUE(fs::is_fifo(pipe));
+  EXPECT_EQ(count_files(dir.path()), 1u);
+}
+
+TEST(AtomicFile, StandardOutputKeepsItsPlaceInAFile) {
+  const TempDir dir;
+  const int saved = dup(STDOUT_FILENO), file = open((dir / "log").c_str(), O_RDWR | O_CREAT, 0600);
+  dup2(file, STDOUT_FILENO);
+  EXPECT_EQ(write(STDOUT_FILENO, "a", 1), 1);
+  write_file("/dev/stdout", "b");
+  EXPECT_EQ(write(STDOUT_FILENO, "c", 1), 1);
+  dup2(saved, STDOUT_FILENO);
+  close(saved);
+  close(file);
+  EXPECT_EQ(read_file(dir / "log"), "abc");
 }
 
 TEST(ReadFile, KeepsToTheLimit) {

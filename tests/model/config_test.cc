@@ -63,7 +63,6 @@ TEST(ParseConfig, ReadsALlama) {
   EXPECT_EQ(c.sliding_window, 0u);
   EXPECT_EQ(c.sliding, (std::vector<bool>{false, false}));
   EXPECT_TRUE(c.tied);
-  EXPECT_EQ(c.dtype, "float16");
   EXPECT_EQ(c.bos, 1u);
   EXPECT_EQ(c.eos, std::vector<uint32_t>{2});
   EXPECT_TRUE(c.notes.empty());
@@ -303,12 +302,6 @@ TEST(ParseConfig, RefusesWhatIsQuantizedAlready) {
   EXPECT_NO_THROW(parse(with(tiny(), {{"quantization_config", nullptr}})));
 }
 
-TEST(ParseConfig, DtypeUnderBothKeys) {
-  EXPECT_EQ(parse(with(tiny(), {{"dtype", "bfloat16"}}, {"torch_dtype"})).dtype, "bfloat16");
-  EXPECT_EQ(parse(with(tiny(), {{"torch_dtype", "torch.float32"}})).dtype, "float32");
-  EXPECT_EQ(parse(with(tiny(), {}, {"torch_dtype"})).dtype, "");
-}
-
 // The configs of the golden models: both styles must say the same (transformers computed the same logits from both).
 class GoldenConfigs : public testing::TestWithParam<const char*> {};
 
@@ -320,8 +313,6 @@ TEST_P(GoldenConfigs, StylesAgree) {
   expect_same_rope(a.rope_sliding, b.rope_sliding);
   EXPECT_EQ(a.sliding, b.sliding);
   EXPECT_EQ(a.sliding_window, b.sliding_window);
-  EXPECT_EQ(a.dtype, b.dtype);
-  EXPECT_FALSE(a.dtype.empty());
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenConfigs,

@@ -125,6 +125,29 @@ TEST(Exl2Dir, RefusesMissingAndMisshapenParts) {
   refused(head, {"lm_head.q_scale", "[2,16]", "[2,12]"});
 }
 
+TEST(Exl2Dir, ABiasMayBePaddedLikeTheColumns) {
+  TinyModel model = test::make_tiny_model("Qwen2ForCausalLM", {.heads = 3, .kv_heads = 1, .head_dim = 20}, true);
+  const std::string key = "model.layers.0.self_attn.k_proj", name = key + ".bias";
+  pack(model, key);
+  TinyTensor& bias = model.at(name);
+  ASSERT_EQ(bias.shape, std::vector<uint64_t>{20});
+  const float last = bias.values[19];
+  bias.shape = {32};
+  bias.values.resize(32, 5.0f);
+  {
+    const TempDir folder;
+    save(model, folder);
+    const ModelDir dir(folder.path(), true);
+    const std::vector<float> loaded = dir.load_bias(dir.linear(0, LinearKind::kK));
+    ASSERT_EQ(loaded.size(), 20u);
+    EXPECT_EQ(loaded[19], round_to_half(last));
+  }
+  for (const size_t wrong : {size_t{31}, size_t{64}}) {
+    model.at(name) = zeros(name, {wrong});
+    refused(model, {name, "[20]"});
+  }
+}
+
 TEST(Exl2Dir, NormsOfHeadsMayBeRepeated) {
   TinyModel model = packed_model("Gemma3ForCausalLM");
   const std::string name = "model.layers.1.self_attn.k_norm.weight";

@@ -171,6 +171,138 @@ TEST_F(OddModel, AForeignOrDamagedMeasurementIsRefused) {
   expect_nothing_left();
 }
 
+TEST_F(OddModel, AMeasurementWhoseEntriesAreNotTheModelsIsRefused) {
+  save(tiny());
+  MeasureOptions m;
+  m.model = model_;
+  m.output = dir_ / "m.json";
+  m.calibration = {{text_}, 6, 40, 1};
+  measure(m);
+  const io::Json whole = io::load_json(m.output);
+  QuantizeOptions o = options(5);
+  o.measurement = m.output;
+  const auto expect_refused = [&](const io::Json& json, std::initializer_list<std::string_view> words) {
+    std::ofstream(m.output) << json.dump();
+    expect_error([&] { quantize(o); }, ErrorCode::kModel, words);
+  };
+  io::Json cut = whole;
+  cut["linears"].erase(13);
+  expect_refused(cut, {"m.json", "13 linears", "14"});
+  io::Json wide = whole;
+  wide["linears"][3]["out"] = 128;
+  expect_refused(wide, {"m.json", "model.layers.0.self_attn.o_proj"});
+  io::Json plain = whole;
+  plain["linears"][0]["candidates"] = io::Json::array();
+  expect_refused(plain, {"m.json", "model.layers.0.self_attn.q_proj"});
+  expect_nothing_left();
+}
+
+TEST_F(OddModel, NamesOfTheOutputAreTheReferencesWhateverThePrefix) {
+  test::TinyModel m = tiny({}, true);
+  m.move_to("language_model.model.", "language_model.");
+  save(m);
+  quantize(options(5));
+  const io::ShardSet tensors(out_);
+  for (const char* name : {"model.embed_tokens.weight", "model.norm.weight", "model.layers.1.mlp.down_proj.q_weight",
+                           "model.layers.0.input_layernorm.weight", "lm_head.q_weight"}) {
+    EXPECT_NE(tensors.find_entry(name), nullptr) << name;
+  }
+  EvaluateOptions e{out_, model_, text_, 4, 40, {}};
+  EXPECT_LT(evaluate(e).kld.value, 0.1);
+}
+
+TEST_F(OddModel, RopeOfNewKeysStandsAtTheTopLevelOfTheOutput) {
+  test::TinyModel m = tiny();
+  m.config.erase("rope_theta");
+  m.config["rope_parameters"] = {{"rope_type", "llama3"},   {"rope_theta", 250000.0},
+                                 {"factor", 4.0},           {"low_freq_factor", 1.0},
+                                 {"high_freq_factor", 4.0}, {"original_max_position_embeddings", 64}};
+  save(m);
+  quantize(options(5));
+  const io::Json config = io::load_json(out_ / "config.json");
+  EXPECT_EQ(config["rope_theta"], 250000.0);
+  EXPECT_EQ(config["rope_scaling"]["rope_type"], "llama3");
+  EXPECT_EQ(config["rope_scaling"]["factor"], 4.0);
+  EXPECT_FALSE(config["rope_scaling"].contains("rope_theta"));
+  EvaluateOptions e{out_, model_, text_, 4, 40, {}};
+  EXPECT_LT(evaluate(e).kld.value, 0.1);
+  m.config["rope_theta"] = 10000.0;  // contradicts
+  save(m);
+  QuantizeOptions o = options(5);
+  o.overwrite = true;
+  expect_error([&] { quantize(o); }, ErrorCode::kModel, {"rope_theta", "contradict"});
+}
+
+TEST_F(OddModel, GemmasTwoRopeBasesStandAtTheTopLevelOfTheOutput) {
+  test::TinySizes sizes;
+  sizes.vocab = 288;
+  test::TinyModel m = test::make_tiny_model("Gemma3ForCausalLM", sizes);
+  m.config.erase("rope_theta");
+  m.config["rope_parameters"] = {{"full_attention", {{"rope_type", "default"}, {"rope_theta", 1000000.0}}},
+                                 {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 5000.0}}}};
+  save(m);
+  quantize(options(5));
+  const io::Json config = io::load_json(out_ / "config.json");
+  EXPECT_EQ(config["rope_theta"], 1000000.0);
+  EXPECT_EQ(config["rope_local_base_freq"], 5000.0);
+}
+
+// What passes through a norm before it reaches the residual stream has no scale of its own.
+TEST_F(OddModel, PricesDoNotDependOnAScaleThatANormTakesAway) {
+  test::TinySizes sizes;
+  sizes.vocab = 288;
+  const auto prices = [&](float factor) {
+    test::TinyModel m = test::make_tiny_model("Gemma3ForCausalLM", sizes);
+    for (float& v : m.at("model.layers.0.self_attn.o_proj.weight").values) v *= factor;
+    save(m, io::TensorType::kF32);
+    MeasureOptions o;
+    o.model = model_;
+    o.output = dir_ / "m.json";
+    o.calibration = {{text_}, 6, 40, 1};
+    o.engine.arithmetic = Arithmetic::kF32;
+    measure(o);
+    std::vector<double> list;
+    const io::Json json = io::load_json(o.output);
+    for (const io::Json& c : json["linears"][3]["candidates"]) list.push_back(c["price"]);
+    return list;
+  };
+  const std::vector<double> one = prices(1), eight = prices(8);
+  ASSERT_EQ(one.size(), eight.size());
+  for (size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(eight[i], one[i], 0.1 * one[i]) << i;  // scales are rounded to half
+}
+
+TEST_F(OddModel, AnOutputWithSomethingElseInItIsNotReplaced) {
+  save(tiny());
+  quantize(options(5));
+  std::ofstream(out_ / "notes.docx") << "mine";
+  QuantizeOptions o = options(6);
+  o.overwrite = true;
+  expect_error([&] { quantize(o); }, ErrorCode::kUsage, {"out", "notes.docx"});
+  EXPECT_TRUE(fs::exists(out_ / "notes.docx"));
+}
+
+TEST_F(OddModel, ADirectoryThatAnotherRunBuildsIsLeftToIt) {
+  save(tiny());
+  QuantizeOptions inner = options(5);
+  QuantizeOptions outer = options(6);
+  bool met = false;
+  outer.engine.progress = [&](const ProgressEvent& e) {
+    if (e.stage != "quantize" || met) return;
+    met = true;
+    expect_error([&] { quantize(inner); }, ErrorCode::kIo, {"out.partial", "another run"});
+  };
+  quantize(outer);
+  EXPECT_TRUE(met);
+  EXPECT_EQ(io::load_json(out_ / "config.json")["quantization_config"]["bits"], 6.0);
+}
+
+TEST_F(OddModel, ADanglingLinkIsNamed) {
+  save(tiny());
+  fs::create_symlink("../blobs/absent", model_ / "generation_config.json");
+  expect_error([&] { quantize(options(5)); }, ErrorCode::kModel, {"generation_config.json", "link", "download"});
+  expect_nothing_left();
+}
+
 TEST_F(OddModel, SideFilesTravelAndTheIndexDoesNot) {
   const test::TinyModel m = tiny();
   m.save(model_, io::TensorType::kBF16, 3);

@@ -18,7 +18,11 @@ namespace bw::backend::cpu::HWY_NAMESPACE {
 
 constexpr size_t kBlock = 512;
 
-HWY_INLINE FloatVec exp_below(FloatVec x, FloatVec maximum) { return hn::Exp(FloatTag(), hn::Sub(x, maximum)); }
+// exp(x - maximum); NaN where that is no number (hn::Exp gives 0 there).
+HWY_INLINE FloatVec exp_below(FloatVec x, FloatVec maximum) {
+  const FloatVec below = hn::Sub(x, maximum);
+  return hn::IfThenElse(hn::IsNaN(below), below, hn::Exp(FloatTag(), below));
+}
 
 // log Σ exp(x), given the largest x.
 double log_sum_exp(const float* x, size_t n, float maximum) {
@@ -67,7 +71,8 @@ void compare(const float* p, const float* q, size_t n, size_t target, float* out
   const double p_log = log_sum_exp(p, n, p_max), q_log = log_sum_exp(q, n, q_max);
   const float shift = static_cast<float>(p_log - q_log);
   const double mean = weighted_difference(p, q, n, p_max, shift) / std::exp(p_log - p_max);
-  out[0] = static_cast<float>(std::max(0.0, mean + shift - (p_log - q_log)));
+  const double kld = mean + shift - (p_log - q_log);
+  out[0] = static_cast<float>(kld < 0 ? 0 : kld);  // rounding may lead below 0; NaN stays
   out[1] = static_cast<float>(p_log - p[target]);
   out[2] = static_cast<float>(q_log - q[target]);
   out[3] = std::find(p, p + n, p_max) - p == std::find(q, q + n, q_max) - q ? 1.0f : 0.0f;

@@ -1,0 +1,60 @@
+// Generation: the cache that grows, and how tokens are drawn.
+#include "nn/language_model.h"
+
+#include <cmath>
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "support/errors.h"
+
+namespace bw::nn {
+namespace {
+
+TEST(LanguageModel, ACacheThatGrowsGivesTheSameLogits) {
+  const model::ModelDir dir(std::filesystem::path(BW_FIXTURES) / "models" / "gemma3");
+  const auto device = backend::make_cpu_backend(2);
+  const auto load = [&](const model::LinearInfo& info) { return dir.load_linear(info); };
+  const LanguageModel model(*device, dir, 24, backend::Precision::kF32, load);
+  KvCache fixed(*device, dir.config(), 2, 24), growing(*device, dir.config(), 2, 1);
+  for (uint32_t at = 0; at < 24; ++at) {
+    const std::vector<uint32_t> ids = {at * 7 % 250, at * 11 % 250 + 3};
+    std::vector<float> want(2 * dir.vocab_rows()), got(want.size());
+    device->read(model.step(ids, 1, fixed), want, "test");
+    make_room(*device, dir.config(), growing.length + 1, growing);
+    device->read(model.step(ids, 1, growing), got, "test");
+    ASSERT_EQ(got, want) << at;
+  }
+  EXPECT_EQ(growing.capacity, 32u);
+  EXPECT_EQ(growing.length, 24u);
+}
+
+TEST(Sample, RefusesLogitsThatAreNotFinite) {
+  for (const float bad : {NAN, INFINITY}) {
+    for (const size_t at : {size_t{0}, size_t{7}}) {
+      std::vector<float> logits(8, 1.0f);
+      logits[at] = bad;
+      for (const float temperature : {0.0f, 1.0f}) {
+        test::expect_error([&] { sample(logits, {.temperature = temperature}, 0.5); }, ErrorCode::kNumeric,
+                           {"token " + std::to_string(at), std::isnan(bad) ? "nan" : "inf"});
+      }
+    }
+  }
+  const std::vector<float> one_is_impossible = {-INFINITY, 0.0f};
+  EXPECT_EQ(sample(one_is_impossible, {.temperature = 1}, 0.0), 1u);
+}
+
+TEST(Sample, KeepsToTheMostLikelyTokens) {
+  const std::vector<float> logits = {0.0f, 3.0f, 3.0f, 1.0f};
+  EXPECT_EQ(sample(logits, {}, 0.999), 1u);
+  for (const double u : {0.0, 0.3, 0.6, 0.999}) {
+    EXPECT_EQ(sample(logits, {.temperature = 1, .top_k = 1}, u), 1u);
+    EXPECT_EQ(sample(logits, {.temperature = 1, .top_p = 0.4f}, u), 1u);
+    EXPECT_EQ(sample(logits, {.temperature = 1, .top_k = 2}, u), u < 0.5 ? 1u : 2u);
+  }
+  EXPECT_EQ(sample(logits, {.temperature = 1}, 0.0), 0u);
+  EXPECT_EQ(sample(logits, {.temperature = 1}, 0.999), 3u);
+}
+
+}  // namespace
+}  // namespace bw::nn

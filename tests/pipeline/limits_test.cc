@@ -1,0 +1,165 @@
+// Where a run must end: values that are no numbers, options that make no sense, and the caller's wish.
+#include <cmath>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "base/utf8.h"
+#include "bitwright/bitwright.h"
+#include "support/errors.h"
+#include "support/temp_dir.h"
+#include "support/tiny_model.h"
+
+namespace bw {
+namespace {
+
+namespace fs = std::filesystem;
+using test::expect_error;
+
+class Limits : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::ofstream text(text_);
+    for (int i = 0; i < 100; ++i) text << "Day " << i << ": the ice holds, and the children cross the bay to school.\n";
+    save(tiny(), good_);
+    // The head's weights are numbers, its products overflow.
+    test::TinyModel loud = tiny();
+    for (float& w : loud.at("lm_head.weight").values) w = std::copysign(3e38f, w);
+    save(loud, loud_);
+  }
+
+  static test::TinyModel tiny() {
+    test::TinySizes sizes;
+    sizes.vocab = 288;
+    return test::make_tiny_model("LlamaForCausalLM", sizes, true);
+  }
+  static void save(const test::TinyModel& m, const fs::path& to) {
+    m.save(to, io::TensorType::kF32);
+    fs::copy_file(fs::path(BW_FIXTURES) / "models" / "llama" / "tokenizer.json", to / "tokenizer.json");
+  }
+  EvaluateResult compare(const fs::path& model, std::optional<fs::path> reference) const {
+    return evaluate({model, std::move(reference), text_, 4, 40, {}});
+  }
+  GenerateOptions generation(const fs::path& model) const {
+    GenerateOptions g;
+    g.model = model;
+    g.prompt = "The ice";
+    return g;
+  }
+
+  test::TempDir dir_;
+  fs::path good_ = dir_ / "good", loud_ = dir_ / "loud", text_ = dir_ / "text.txt";
+};
+
+TEST_F(Limits, LogitsThatAreNoNumbersEndAnEvaluation) {
+  expect_error([&] { compare(loud_, std::nullopt); }, ErrorCode::kNumeric, {"row 0, position 0", "loud", "not finite"});
+  expect_error([&] { compare(loud_, good_); }, ErrorCode::kNumeric, {"row 0, position 0", "loud", "not finite"});
+  expect_error([&] { compare(good_, loud_); }, ErrorCode::kNumeric, {"row 0, position 0", "loud", "not finite"});
+}
+
+TEST_F(Limits, TheFirstPositionThatIsNoNumberIsNamed) {
+  // One token's embedding is infinite: all is well up to its place in the second row. (Attention takes keys in blocks,
+  // and a masked infinity spoils its block: the place is at the beginning of one.)
+  test::TinyModel m = tiny();
+  const fs::path model = dir_ / "late";
+  for (size_t i = 0; i < 64; ++i) m.at("model.embed_tokens.weight").values[64 * 2 + i] = INFINITY;  // '#'
+  save(m, model);
+  std::ofstream(text_) << std::string(199 + 127, 'x') << "#" << std::string(71, 'x');
+  EvaluateOptions o{model, std::nullopt, text_, 2, 200, {}};
+  expect_error([&] { evaluate(o); }, ErrorCode::kNumeric, {"row 1, position 128", "late"});
+  o.reference = good_;
+  expect_error([&] { evaluate(o); }, ErrorCode::kNumeric, {"row 1, position 128", "late"});
+}
+
+TEST_F(Limits, StoredFloatsHave32Bits) {
+  const EvaluateResult r = compare(good_, good_);
+  EXPECT_EQ(r.bpw_linears, 32);
+  EXPECT_EQ(r.bpw_head, 32);
+  EXPECT_EQ(r.reference_bpw_linears, 32);
+  EXPECT_EQ(r.reference_bpw_head, 32);
+  EXPECT_EQ(inspect(good_).bpw_linears, 32);
+}
+
+TEST_F(Limits, LogitsThatAreNoNumbersEndAGeneration) {
+  for (const float temperature : {0.0f, 1.0f}) {
+    GenerateOptions g = generation(loud_);
+    g.temperature = temperature;
+    expect_error([&] { generate(g); }, ErrorCode::kNumeric, {"logit of token"});
+  }
+  MeasureOptions m;
+  m.model = loud_;
+  m.output = dir_ / "m.json";
+  m.calibration = {{}, 2, 8, 1};
+  expect_error([&] { measure(m); }, ErrorCode::kNumeric, {"logit of token"});
+  EXPECT_FALSE(fs::exists(m.output));
+}
+
+TEST_F(Limits, SamplingOptionsThatMakeNoSenseAreRefused) {
+  const auto refuse = [&](auto change, const char* option) {
+    GenerateOptions g = generation(good_);
+    change(g);
+    expect_error([&] { generate(g); }, ErrorCode::kUsage, {option});
+  };
+  for (const size_t n : {(size_t{1} << 20) + 1, SIZE_MAX}) {
+    refuse([&](GenerateOptions& g) { g.max_tokens = n; }, "--max-tokens");
+  }
+  for (const float bad : {-0.1f, NAN, INFINITY, -INFINITY}) {
+    refuse([&](GenerateOptions& g) { g.temperature = bad; }, "--temperature");
+  }
+  for (const float bad : {0.0f, -1.0f, 1.5f, NAN}) refuse([&](GenerateOptions& g) { g.top_p = bad; }, "--top-p");
+  GenerateOptions none = generation(good_);
+  none.max_tokens = 0;
+  EXPECT_EQ(generate(none).tokens, 0u);
+}
+
+TEST_F(Limits, WhatIsStreamedIsTheText) {
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    GenerateOptions g = generation(good_);
+    g.max_tokens = 60;
+    g.temperature = 3;  // mostly bytes that make no characters
+    g.seed = seed;
+    std::string streamed;
+    g.on_text = [&](std::string_view piece) {
+      EXPECT_FALSE(piece.empty());
+      EXPECT_FALSE(find_invalid_utf8(piece));
+      streamed += piece;
+    };
+    const GenerateResult r = generate(g);
+    EXPECT_EQ(streamed, r.text) << seed;
+    EXPECT_FALSE(r.text.empty()) << seed;
+  }
+}
+
+TEST_F(Limits, TheCallerMayEndARunAtAnyTime) {
+  // Asked for the n-th time, the answer is yes; in the end the run is over before.
+  int left = 0, asked = 0;
+  QuantizeOptions q;
+  q.model = good_;
+  q.output = dir_ / "out";
+  q.bpw = {6};
+  q.calibration = {{}, 2, 6, 1};
+  q.engine.interrupted = [&] { return ++asked > left; };
+  for (bool done = false; !done; ++left) {
+    asked = 0;
+    try {
+      quantize(q);
+      done = true;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::kInterrupted);
+      EXPECT_STREQ(e.what(), "interrupted; what was not complete is removed; run the same command to begin again");
+      EXPECT_FALSE(fs::exists(dir_ / "out"));
+      EXPECT_FALSE(fs::exists(dir_ / "out.partial"));
+    }
+  }
+  EXPECT_TRUE(fs::exists(dir_ / "out"));
+  EXPECT_GT(left, 10);  // 6 steps of calibration, 2 layers measured, 2 quantized, the head
+  EvaluateOptions e{good_, std::nullopt, text_, 4, 40, {}};
+  e.engine.interrupted = [] { return true; };
+  expect_error([&] { evaluate(e); }, ErrorCode::kInterrupted, {"interrupted"});
+  GenerateOptions g = generation(good_);
+  g.engine.interrupted = [] { return true; };
+  expect_error([&] { generate(g); }, ErrorCode::kInterrupted, {"interrupted"});
+}
+
+}  // namespace
+}  // namespace bw
