@@ -6,15 +6,14 @@
 #include <chrono>
 #include <cstdio>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include <omp.h>
 #include <sys/resource.h>
-#include <dnnl.hpp>
 
 #include "bitwright/bitwright.h"
 #include "model/model_dir.h"
+#include "plain_matmul.h"
 
 namespace {
 
@@ -30,31 +29,14 @@ struct Rate {
   double gflops() const { return seconds > 0 ? flops / seconds / 1e9 : 0; }
 };
 
-// Time of c (m, n) = a (m, k) · b (k, n) by one oneDNN call, operands in the layouts it likes best, the best of some
-// runs.
+// The best of some runs.
 Rate plain_product(size_t m, size_t n, size_t k, bool bf16) {
-  using dnnl::memory;
-  const auto type = bf16 ? memory::data_type::bf16 : memory::data_type::f32;
-  const auto dim = [](size_t x) { return static_cast<memory::dim>(x); };
-  const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  dnnl::stream stream(engine);
-  const dnnl::matmul::desc desc(memory::desc({dim(m), dim(k)}, type, memory::format_tag::ab),
-                                memory::desc({dim(k), dim(n)}, type, memory::format_tag::any),
-                                memory::desc({dim(m), dim(n)}, memory::data_type::f32, memory::format_tag::ab));
-  const dnnl::matmul::primitive_desc pd(desc, engine);
-  std::unordered_map<int, memory> arguments{{DNNL_ARG_SRC, memory(pd.src_desc(), engine)},
-                                            {DNNL_ARG_WEIGHTS, memory(pd.weights_desc(), engine)},
-                                            {DNNL_ARG_DST, memory(pd.dst_desc(), engine)}};
-  for (auto& [id, operand] : arguments) {
-    std::fill_n(static_cast<std::byte*>(operand.get_data_handle()), operand.get_desc().get_size(), std::byte{0});
-  }
-  const dnnl::matmul matmul(pd);
+  bench::PlainMatmul product(m, n, k, bf16);
   constexpr int kRuns = 8;
   double best = 1e30;
   for (int run = 0; run < kRuns; ++run) {
     const auto begin = Clock::now();
-    matmul.execute(stream, arguments);
-    stream.wait();
+    product.run();
     best = std::min(best, seconds_since(begin));
   }
   return {2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k), best};

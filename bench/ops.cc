@@ -1,14 +1,13 @@
 // The operations of the CPU backend at shapes of real models, and plain oneDNN products of the same shapes beside them.
 // All run on one thread: `bench_ops --benchmark_filter=Linear` etc.; the column FLOP/s is to be compared.
-#include <unordered_map>
 #include <vector>
 
 #include <benchmark/benchmark.h>
 #include <omp.h>
-#include <dnnl.hpp>
 
 #include "backend/backend.h"
 #include "base/rng.h"
+#include "plain_matmul.h"
 
 namespace {
 
@@ -57,26 +56,11 @@ void linear(benchmark::State& state) {
   set_product(state, m, n, k);
 }
 
-// The same product by one call of oneDNN: operands in the types and layouts it likes best, nothing converted.
 void plain_matmul(benchmark::State& state) {
-  using dnnl::memory;
   omp_set_num_threads(1);
   const size_t m = arg(state, 0), k = arg(state, 1), n = arg(state, 2);
-  const auto type = state.range(3) ? memory::data_type::bf16 : memory::data_type::f32;
-  const auto dim = [](size_t x) { return static_cast<memory::dim>(x); };
-  const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  dnnl::stream stream(engine);
-  const dnnl::matmul::desc desc(memory::desc({dim(m), dim(k)}, type, memory::format_tag::ab),
-                                memory::desc({dim(k), dim(n)}, type, memory::format_tag::any),
-                                memory::desc({dim(m), dim(n)}, memory::data_type::f32, memory::format_tag::ab));
-  const dnnl::matmul::primitive_desc pd(desc, engine);
-  std::unordered_map<int, memory> arguments{{DNNL_ARG_SRC, memory(pd.src_desc(), engine)},
-                                            {DNNL_ARG_WEIGHTS, memory(pd.weights_desc(), engine)},
-                                            {DNNL_ARG_DST, memory(pd.dst_desc(), engine)}};
-  for (auto& [id, m_] : arguments)
-    std::fill_n(static_cast<std::byte*>(m_.get_data_handle()), m_.get_desc().get_size(), std::byte{0});
-  const dnnl::matmul matmul(pd);
-  for (auto _ : state) matmul.execute(stream, arguments);
+  bench::PlainMatmul product(m, n, k, state.range(3) != 0);
+  for (auto _ : state) product.run();
   set_product(state, m, n, k);
 }
 
