@@ -18,6 +18,8 @@ using RowMajor = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::Row
 using Block = Eigen::Map<RowMajor, 0, Eigen::OuterStride<>>;
 
 constexpr size_t kBlock = 128;
+constexpr size_t kBand =
+    1024;  // tall enough for products at full speed, short enough to skip most zeros below the diagonal
 constexpr int kDampingSteps = 3;
 
 Block block_of(MatrixView<float> m, size_t row, size_t col, size_t rows, size_t cols) {
@@ -75,9 +77,13 @@ void invert_upper(backend::Backend& host, MatrixView<float> c, const std::vector
     const size_t b = std::min(kBlock, n - k);
     block_of(v, k, k, b, b).triangularView<Eigen::Upper>() = inverses[i];
     if (k == 0) continue;
-    // V[0:k, k] = -V[0:k, 0:k] · C[0:k, k] · C_kk⁻¹
+    // V[0:k, k] = -V[0:k, 0:k] · C[0:k, k] · C_kk⁻¹, in bands of rows that begin at V's diagonal
     const backend::Tensor left = backend::borrow(MatrixView<float>(product.data(), k, b));
-    host.gemm(part(v, 0, 0, k, k), false, part(c, 0, k, k, b), false, left, 1.0f, 0.0f, backend::Precision::kF32);
+    for (size_t r = 0; r < k; r += kBand) {
+      const size_t rows = std::min(kBand, k - r);
+      host.gemm(part(v, r, r, rows, k - r), false, part(c, r, k, k - r, b), false, left.rows_slice(r, rows), 1.0f, 0.0f,
+                backend::Precision::kF32);
+    }
     host.gemm(left, false, backend::borrow(MatrixView<const float>(inverses[i].data(), b, b)), false,
               part(v, 0, k, k, b), -1.0f, 0.0f, backend::Precision::kF32);
   }

@@ -75,7 +75,7 @@ void expect_valid(const Factor& f, MatrixView<const float> h) {
 }
 
 TEST(Factor, IsTheFactorOfTheInverse) {
-  for (const size_t n : {1, 2, 31, 32, 127, 128, 129, 256, 300}) {
+  for (const size_t n : {1, 2, 31, 32, 127, 128, 129, 256, 300, 1100}) {
     SCOPED_TRACE(n);
     const Matrix<float> h = upper_only(random_hessian(n, 3 * n + 5, n));
     const Matrix<float> before = h.clone();
