@@ -22,6 +22,8 @@ double group_error(MatrixView<const float> rows, const float* weights, int bits,
 
 }  // namespace
 
+double feedback(int bits) { return bits == 2 ? 1.3 : bits == 3 ? 1.06 : 1.0; }
+
 size_t width_index(int bits) {
   const auto* at = std::find(std::begin(kBitWidths), std::end(kBitWidths), bits);
   BW_CHECK(at != std::end(kBitWidths));
@@ -72,8 +74,8 @@ PriceTable price_table(ThreadPool& pool, const Matrix<float>& w, const Factor& f
     const size_t first = t.group * kGroupSizes[t.size];
     const size_t rows = std::min<size_t>(kGroupSizes[t.size], w.rows() - first);
     table.errors[t.width][t.size][t.group] =
-        group_error(w.view().rows_slice(first, rows), factor.weights.data() + first, kBitWidths[t.width],
-                    scratch[worker].wanted, scratch[worker].codes);
+        feedback(kBitWidths[t.width]) * group_error(w.view().rows_slice(first, rows), factor.weights.data() + first,
+                                                    kBitWidths[t.width], scratch[worker].wanted, scratch[worker].codes);
   });
   return table;
 }
