@@ -148,7 +148,8 @@ OutputPlan make_plan(const model::ModelDir& dir, const Measurement& m, const Pro
   }
   plan.shards = split_shards(output_tensors(dir, plan.layouts), options.shard_bytes);
   const double label = options.label_bpw > 0 ? options.label_bpw : plan.bpw_linears;
-  plan.config = output_config(dir, m, label, plan.bpw_head < 16 ? options.head_bits : 16);
+  plan.config =
+      output_config(dir, m, label, plan.layouts.contains(dir.reference_name(head.key)) ? options.head_bits : 16);
   plan.side_files = side_files(dir.path());
   plan.bytes = plan.config.size();
   for (const OutputShard& shard : plan.shards) plan.bytes += shard.bytes;
