@@ -31,7 +31,6 @@ struct OutputPlan {
   std::map<std::string, quant::Layout> layouts;  // by key; a linear that is absent stays in f16
   double bpw_linears = 0;                        // of the decoder's linears, all stored bits
   double bpw_head = 0;
-  double price = 0;  // sum over the linears
   std::vector<OutputShard> shards;
   std::string config;                             // config.json
   std::vector<std::filesystem::path> side_files;  // copied as they are

@@ -4,7 +4,6 @@
 #include <functional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "bitwright/error.h"
 #include "bitwright/options.h"
@@ -30,17 +29,13 @@ class Reporter {
   void note(std::string_view stage, std::string text) const {
     if (function_) function_({ProgressEvent::Kind::kNote, stage, 0, 0, std::move(text)});
   }
-  // Also kept, for the report.
-  void warn(std::string_view stage, std::string text) {
-    warnings_.push_back(text);
+  void warn(std::string_view stage, std::string text) const {
     if (function_) function_({ProgressEvent::Kind::kWarning, stage, 0, 0, std::move(text)});
   }
-  const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
   ProgressFunction function_;
   std::function<bool()> interrupted_;
-  std::vector<std::string> warnings_;
 };
 
 }  // namespace bw::pipeline

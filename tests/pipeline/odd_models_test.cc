@@ -47,6 +47,17 @@ class OddModel : public testing::Test {
     return o;
   }
 
+  MeasureOptions measure_options() const {
+    MeasureOptions o;
+    o.model = model_;
+    o.output = dir_ / "m.json";
+    o.calibration = {{text_}, 6, 40, 1};
+    return o;
+  }
+
+  // KLD of the written output against the model.
+  double output_kld() const { return evaluate({out_, model_, text_, 4, 40, {}}).kld.value; }
+
   void expect_nothing_left() {
     EXPECT_FALSE(fs::exists(out_));
     EXPECT_FALSE(fs::exists(dir_ / "out.partial"));
@@ -107,8 +118,7 @@ TEST_F(OddModel, ColumnsThatAreNoMultipleOf32ArePadded) {
   QuantizeOptions o = options(8);
   o.head_bits = 8;
   quantize(o);
-  EvaluateOptions e{out_, model_, text_, 4, 40, {}};
-  EXPECT_LT(evaluate(e).kld.value, 1e-3);
+  EXPECT_LT(output_kld(), 1e-3);
 }
 
 TEST_F(OddModel, DeadChannelsAndZeroWeightsAreQuantized) {
@@ -118,8 +128,7 @@ TEST_F(OddModel, DeadChannelsAndZeroWeightsAreQuantized) {
   for (size_t i = 0; i < 64; ++i) m.at("model.layers.1.input_layernorm.weight").values[i] = i < 3 ? 0.0f : 1.0f;
   save(m);
   quantize(options(5));
-  EvaluateOptions e{out_, model_, text_, 4, 40, {}};
-  EXPECT_TRUE(std::isfinite(evaluate(e).kld.value));
+  EXPECT_TRUE(std::isfinite(output_kld()));
 }
 
 TEST_F(OddModel, OneRowOfFewTokensIsEnough) {
@@ -128,8 +137,7 @@ TEST_F(OddModel, OneRowOfFewTokensIsEnough) {
   o.calibration.rows = 1;
   o.calibration.length = 3;  // fewer tokens than channels
   quantize(o);
-  EvaluateOptions e{out_, model_, text_, 4, 40, {}};
-  EXPECT_TRUE(std::isfinite(evaluate(e).kld.value));
+  EXPECT_TRUE(std::isfinite(output_kld()));
 }
 
 TEST_F(OddModel, TooManyOrTooLongRowsAreRefusedWithTheNumbers) {
@@ -152,10 +160,7 @@ TEST_F(OddModel, ATokenBeyondTheEmbeddingIsNamed) {
 
 TEST_F(OddModel, AForeignOrDamagedMeasurementIsRefused) {
   save(tiny());
-  MeasureOptions m;
-  m.model = model_;
-  m.output = dir_ / "m.json";
-  m.calibration = {{text_}, 6, 40, 1};
+  const MeasureOptions m = measure_options();
   measure(m);
   QuantizeOptions o = options(5);
   o.measurement = m.output;
@@ -173,10 +178,7 @@ TEST_F(OddModel, AForeignOrDamagedMeasurementIsRefused) {
 
 TEST_F(OddModel, AMeasurementWhoseEntriesAreNotTheModelsIsRefused) {
   save(tiny());
-  MeasureOptions m;
-  m.model = model_;
-  m.output = dir_ / "m.json";
-  m.calibration = {{text_}, 6, 40, 1};
+  const MeasureOptions m = measure_options();
   measure(m);
   const io::Json whole = io::load_json(m.output);
   QuantizeOptions o = options(5);
@@ -207,8 +209,7 @@ TEST_F(OddModel, NamesOfTheOutputAreTheReferencesWhateverThePrefix) {
                            "model.layers.0.input_layernorm.weight", "lm_head.q_weight"}) {
     EXPECT_NE(tensors.find_entry(name), nullptr) << name;
   }
-  EvaluateOptions e{out_, model_, text_, 4, 40, {}};
-  EXPECT_LT(evaluate(e).kld.value, 0.1);
+  EXPECT_LT(output_kld(), 0.1);
 }
 
 TEST_F(OddModel, RopeOfNewKeysStandsAtTheTopLevelOfTheOutput) {
@@ -224,8 +225,7 @@ TEST_F(OddModel, RopeOfNewKeysStandsAtTheTopLevelOfTheOutput) {
   EXPECT_EQ(config["rope_scaling"]["rope_type"], "llama3");
   EXPECT_EQ(config["rope_scaling"]["factor"], 4.0);
   EXPECT_FALSE(config["rope_scaling"].contains("rope_theta"));
-  EvaluateOptions e{out_, model_, text_, 4, 40, {}};
-  EXPECT_LT(evaluate(e).kld.value, 0.1);
+  EXPECT_LT(output_kld(), 0.1);
   m.config["rope_theta"] = 10000.0;  // contradicts
   save(m);
   QuantizeOptions o = options(5);
@@ -255,10 +255,7 @@ TEST_F(OddModel, PricesDoNotDependOnAScaleThatANormTakesAway) {
     test::TinyModel m = test::make_tiny_model("Gemma3ForCausalLM", sizes);
     for (float& v : m.at("model.layers.0.self_attn.o_proj.weight").values) v *= factor;
     save(m, io::TensorType::kF32);
-    MeasureOptions o;
-    o.model = model_;
-    o.output = dir_ / "m.json";
-    o.calibration = {{text_}, 6, 40, 1};
+    MeasureOptions o = measure_options();
     o.engine.arithmetic = Arithmetic::kF32;
     measure(o);
     std::vector<double> list;
@@ -268,7 +265,8 @@ TEST_F(OddModel, PricesDoNotDependOnAScaleThatANormTakesAway) {
   };
   const std::vector<double> one = prices(1), eight = prices(8);
   ASSERT_EQ(one.size(), eight.size());
-  for (size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(eight[i], one[i], 0.1 * one[i]) << i;  // scales are rounded to half
+  for (size_t i = 0; i < one.size(); ++i)
+    EXPECT_NEAR(eight[i], one[i], 0.1 * one[i]) << i;  // scales are rounded to half
 }
 
 TEST_F(OddModel, AnOutputWithSomethingElseInItIsNotReplaced) {
