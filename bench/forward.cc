@@ -13,6 +13,7 @@
 #include "bitwright/error.h"
 #include "io/file_write.h"
 #include "nn/decoder.h"
+#include "support/plain_linears.h"
 
 namespace {
 
@@ -40,29 +41,30 @@ double mean_nll(const nn::Decoder& decoder, const model::ModelDir& dir, const nn
                 std::span<const uint32_t> ids, const Tensor& h) {
   constexpr size_t kChunk = 256;
   backend::Backend& device = decoder.device();
-  const Tensor norm = device.allocate(1, h.cols), logits = device.allocate(kChunk, dir.vocab_rows());
-  const Tensor targets = device.allocate(kChunk, 1, backend::DType::kI32), nll = device.allocate(kChunk, 1);
-  device.upload(norm, dir.load_final_norm());
-  const auto head = decoder.prepare(dir.load_linear(dir.head()));
-  double sum = 0;
+  const Tensor norm = decoder.load_final_norm(dir), logits = device.allocate(kChunk, dir.vocab_rows());
+  const Tensor nll = device.allocate(batch.tokens(), 1);
+  const auto head = decoder.pack(test::plain_linears(dir, device)(dir.head()));
+  backend::HostTensor next = device.stage(batch.tokens(), 1, backend::DType::kI32);
+  for (size_t t = 0; t < batch.tokens(); ++t) next.as<int32_t>()[t] = static_cast<int32_t>(ids[(t + 1) % ids.size()]);
+  const Tensor targets = device.upload(std::move(next));
   for (size_t first = 0; first < batch.tokens(); first += kChunk) {
     const size_t count = std::min(kChunk, batch.tokens() - first);
-    std::vector<int32_t> next(count);
-    for (size_t t = 0; t < count; ++t) next[t] = static_cast<int32_t>(ids[(first + t + 1) % ids.size()]);
-    device.upload(targets.rows_slice(0, count), next);
-    decoder.logits(h.rows_slice(first, count), norm, *head, logits.rows_slice(0, count));
-    device.token_nll(logits.rows_slice(0, count), targets.rows_slice(0, count), nll.rows_slice(0, count));
-    std::vector<float> values(count);
-    device.read(nll.rows_slice(0, count), values, "perplexity");
-    for (size_t t = 0; t < count; ++t) sum += (first + t + 1) % batch.length != 0 ? values[t] : 0.0f;
+    const Tensor part = logits.rows_slice(0, count);
+    decoder.logits(h.rows_slice(first, count), norm, head, part);
+    device.enqueue(backend::op::TokenNll{part, targets.rows_slice(first, count), nll.rows_slice(first, count)});
   }
+  const std::vector<float> values = device.read<float>(nll, "perplexity");
+  double sum = 0;
+  for (size_t t = 0; t < batch.tokens(); ++t) sum += (t + 1) % batch.length != 0 ? values[t] : 0.0f;
   return sum / static_cast<double>(batch.tokens() - batch.sequences);
 }
 
-void report(const char* what, const backend::Counters& c, double seconds, size_t tokens) {
+void report(const char* what, const backend::Counters& before, const backend::Counters& after, double seconds,
+            size_t tokens) {
+  const double linear_seconds = after.linear_seconds - before.linear_seconds;
   std::printf("%-7s %7.2f s  %8.0f tokens/s  %7.1f GFLOP/s; linears %4.1f %% of the time at %.1f GFLOP/s\n", what,
-              seconds, static_cast<double>(tokens) / seconds, c.gemm_flops / seconds * 1e-9,
-              100 * c.linear_seconds / seconds, c.linear_flops / c.linear_seconds * 1e-9);
+              seconds, static_cast<double>(tokens) / seconds, (after.gemm_flops - before.gemm_flops) / seconds * 1e-9,
+              100 * linear_seconds / seconds, (after.linear_flops - before.linear_flops) / linear_seconds * 1e-9);
 }
 
 void run(int argc, char** argv) {
@@ -75,26 +77,26 @@ void run(int argc, char** argv) {
   const auto device = backend::make_cpu_backend(argc > 5 ? std::stoul(argv[5]) : 0);
   const auto ids = choose_ids(argc > 6 ? argv[6] : nullptr, batch.tokens(), dir.vocab_rows());
   const nn::Decoder decoder(*device, dir.config(), batch.length, precision);
-  Tensor h = device->allocate(batch.tokens(), dir.config().hidden);
-  decoder.embed(dir, ids, h);
+  Tensor h = decoder.embed(dir, ids);
 
+  const nn::Decoder::LinearLoader load = test::plain_linears(dir, *device);
   double loading = 0, forward = 0;
-  device->reset_counters();
+  backend::Counters before = device->counters();
   for (size_t layer = 0; layer < dir.config().n_layers; ++layer) {
     auto begin = Clock::now();
-    const auto weights =
-        decoder.load_layer(dir, layer, [&](const model::LinearInfo& info) { return dir.load_linear(info); });
+    nn::LayerWeights weights = decoder.load_layer(dir, layer, load);
+    decoder.pack(weights, false);
     loading += seconds_since(begin);
     begin = Clock::now();
     decoder.forward_layer(weights, layer, batch, h);
     forward += seconds_since(begin);
   }
   std::printf("load    %7.2f s\n", loading);
-  report("layers", device->counters(), forward, batch.tokens());
-  device->reset_counters();
+  report("layers", before, device->counters(), forward, batch.tokens());
+  before = device->counters();
   const auto begin = Clock::now();
   const double nll = mean_nll(decoder, dir, batch, ids, h);
-  report("logits", device->counters(), seconds_since(begin), batch.tokens());
+  report("logits", before, device->counters(), seconds_since(begin), batch.tokens());
   std::printf("perplexity %.5f\n", std::exp(nll));
 }
 

@@ -20,7 +20,9 @@ bool interrupted();
 // Options that every command that computes has.
 struct CommonOptions {
   size_t threads = 0;
-  std::string arithmetic = "auto";
+  std::string arithmetic = "auto", device = "cpu";
+  std::string device_memory;    // empty: what the device has
+  std::filesystem::path trace;  // empty: none
   bool quiet = false;
   bool profile = false;
 };

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include "commands.h"
@@ -71,7 +72,13 @@ void add_common_options(CLI::App& command, CommonOptions& common) {
       ->check(whole_number(0, 1024));
   command.add_option("--arithmetic", common.arithmetic, "Matrix products: auto, f32 or bf16")
       ->check(CLI::IsMember({"auto", "f32", "bf16"}));
-  command.add_flag("--profile", common.profile, "Show the time of each stage");
+  command.add_option("--device", common.device, "Device: " + fmt::format("{}", fmt::join(device_names(), ", ")))
+      ->check(CLI::IsMember(device_names()))
+      ->capture_default_str();
+  command.add_option("--device-memory", common.device_memory, "Device memory to use at most, such as 8GB");
+  command.add_flag("--profile", common.profile, "Show where the time went: stages, copies and waits");
+  command.add_option("--trace", common.trace, "Write a timeline (Chrome trace format, opens in Perfetto)")
+      ->type_name("FILE");
   command.add_flag("-q,--quiet", common.quiet, "Show warnings only, no progress");
 }
 
@@ -81,6 +88,9 @@ EngineOptions engine_options(const CommonOptions& common) {
   engine.arithmetic = common.arithmetic == "f32"    ? Arithmetic::kF32
                       : common.arithmetic == "bf16" ? Arithmetic::kBF16
                                                     : Arithmetic::kAuto;
+  engine.device = common.device;
+  if (!common.device_memory.empty()) engine.device_memory = parse_bytes(common.device_memory, "--device-memory");
+  engine.trace = common.trace;
   engine.interrupted = [] { return interrupted(); };
   auto printer = std::make_shared<ProgressPrinter>(common.quiet);
   engine.progress = [printer](const ProgressEvent& event) { printer->show(event); };
@@ -89,12 +99,17 @@ EngineOptions engine_options(const CommonOptions& common) {
 
 void print_profile(const CommonOptions& common, const std::vector<StageTime>& stages) {
   if (!common.profile) return;
-  fmt::print("\n{:<28}{:>10}{:>14}{:>10}\n", "stage", "seconds", "in products", "GFLOP/s");
+  fmt::print("\n{:<27}{:>9}{:>12}{:>9}{:>9}{:>17}{:>17}{:>7}{:>9}\n", "stage", "seconds", "in products", "GFLOP/s",
+             "launches", "to device", "from device", "waits", "waiting");
+  const auto copies = [](uint64_t n, uint64_t bytes) {
+    return n == 0 ? std::string("-") : fmt::format("{} / {}", n, format_bytes(bytes));
+  };
   for (const StageTime& t : stages) {
     const bool products = t.product_seconds > 0;
-    fmt::print("{:<28}{:>10.2f}{:>12.0f} %{:>10}\n", t.stage, t.seconds,
+    fmt::print("{:<27}{:>9.2f}{:>10.0f} %{:>9}{:>9}{:>17}{:>17}{:>7}{:>9.2f}\n", t.stage, t.seconds,
                t.seconds > 0 ? 100 * t.product_seconds / t.seconds : 0.0,
-               products ? fmt::format("{:.0f}", t.product_flops / t.product_seconds / 1e9) : "-");
+               products ? fmt::format("{:.0f}", t.product_flops / t.product_seconds / 1e9) : "-", t.launches,
+               copies(t.uploads, t.upload_bytes), copies(t.downloads, t.download_bytes), t.waits, t.wait_seconds);
   }
 }
 

@@ -63,5 +63,6 @@ function(bw_benches)
     get_filename_component(name ${source} NAME_WE)
     add_executable(bench_${name} ${source})
     target_link_libraries(bench_${name} PRIVATE bitwright benchmark::benchmark)
+    target_include_directories(bench_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)  # the cases of the operations
   endforeach()
 endfunction()

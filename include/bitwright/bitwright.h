@@ -12,6 +12,9 @@ namespace bw {
 // "0.1.0"
 std::string_view version();
 
+// The devices of this build: "cpu", "sim" (the CPU behind the queues of a far device, for tests), perhaps "cuda".
+std::vector<std::string> device_names();
+
 // Runs calibration rows through the model, layer by layer, and writes what every way of storing every linear would
 // cost.
 MeasureResult measure(const MeasureOptions& options);

@@ -28,7 +28,10 @@ using ProgressFunction = std::function<void(const ProgressEvent&)>;
 struct EngineOptions {
   size_t threads = 0;  // 0: one per core; results do not depend on it
   Arithmetic arithmetic = Arithmetic::kAuto;
-  ProgressFunction progress;  // may be empty
+  std::string device = "cpu";   // one of device_names()
+  uint64_t device_memory = 0;   // bytes of device memory to use at most; 0: what the device has
+  std::filesystem::path trace;  // file for a timeline in Chrome's trace format; empty: none
+  ProgressFunction progress;    // may be empty
   // May be empty. Asked wherever progress is reported before the end of a stage, on the thread that called the run
   // function: true ends the run with Error(kInterrupted), and what is half-written is removed.
   std::function<bool()> interrupted;
@@ -42,12 +45,16 @@ struct CalibrationOptions {
   uint64_t seed = 1;
 };
 
-// Time of one stage of a run, summed over layers.
+// What one stage of a run took, summed over layers.
 struct StageTime {
   std::string stage;
-  double seconds = 0;          // wall
-  double product_seconds = 0;  // of them in the matrix products of linears and Hessians
+  double seconds = 0;          // wall time of the host
+  double product_seconds = 0;  // of them in the matrix products of linears and Hessians, where the device runs at once
   double product_flops = 0;    // 2 per multiply-add
+  uint64_t launches = 0;       // operations given to the device
+  uint64_t uploads = 0, upload_bytes = 0, downloads = 0, download_bytes = 0;  // copies to and from it
+  uint64_t waits = 0;                                                         // times that the host waited for it
+  double wait_seconds = 0;                                                    // and how long
 };
 
 struct MeasureOptions {

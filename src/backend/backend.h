@@ -1,147 +1,145 @@
-// The device interface. A device is far away: operations are enqueued and never wait; the host reads through one named,
-// counted call. `cpu` runs each operation at once. What the pipeline may assume is only what stands here.
+// The device interface. A device is far away: operations and copies are enqueued and never waited for; what the host
+// wants to see it downloads, and waits for once, by name and counted. What the pipeline may assume is only what stands
+// here and in ops.h.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
-#include <vector>
 
-#include "base/check.h"
-#include "base/thread_pool.h"
+#include "backend/counters.h"
+#include "backend/ops.h"
+#include "backend/pool.h"
+#include "backend/tensor.h"
+#include "backend/trace.h"
 
 namespace bw::backend {
 
-enum class DType : uint8_t { kF32, kBF16, kF16, kI32 };
-size_t dtype_size(DType type);
-
-// How matrix products are computed. kF32: float in, float accumulation. kBF16: operands rounded to bfloat16, float
-// accumulation. kAuto: kBF16 where the device multiplies bfloat16 in hardware, else kF32.
-enum class Precision : uint8_t { kF32, kBF16, kAuto };
-
-// Device memory. Freed when the last Tensor that refers to it goes.
-class Memory {
- public:
-  virtual ~Memory() = default;
-  virtual void* device_pointer() = 0;
-  virtual size_t bytes() const = 0;
+// Thrown by Backend::new_memory when the device has no room left.
+struct OutOfDeviceMemory {
+  std::string found;  // "3.2 GB of 4 GB are in use"
 };
 
-// A row-major matrix in device memory: a handle, cheap to copy, that keeps its memory alive. Row r begins r * stride
-// elements after the first.
-struct Tensor {
-  std::shared_ptr<Memory> memory;
-  size_t offset_bytes = 0;
-  DType dtype = DType::kF32;
-  size_t rows = 0, cols = 0, stride = 0;
-
-  bool empty() const { return rows == 0 || cols == 0; }
-  // Rows [first, first + count) of the same memory.
-  Tensor rows_slice(size_t first, size_t count) const;
-  // Columns [first, first + count) of the same memory.
-  Tensor cols_slice(size_t first, size_t count) const;
-};
-
-// A weight matrix of a linear in the form that the device multiplies fastest. Made by Backend::prepare_weight.
-class Weight {
- public:
-  virtual ~Weight() = default;
-  virtual size_t in() const = 0;
-  virtual size_t out() const = 0;
-};
-
-struct AttentionShape {
-  size_t n_heads = 0, n_kv_heads = 0, head_dim = 0;
-  float scale = 0;    // multiplies q·k
-  float softcap = 0;  // softcap * tanh(score / softcap) before the mask; 0: none
-  size_t window = 0;  // positions a query sees, itself included; 0: all before it
-};
-
-// What crossed between host and device and how often the host waited, since the start or the last reset.
-struct Counters {
-  uint64_t launches = 0, uploads = 0, upload_bytes = 0, reads = 0, read_bytes = 0, waits = 0;
-  double gemm_flops = 0;      // of all matrix products, attention's included, 2 per multiply-add
-  double linear_flops = 0;    // the part of linear, gemm and accumulate_gram
-  double linear_seconds = 0;  // and the time in them, on a device that runs operations at once (else 0)
-};
-
-enum class ActivationKind : uint8_t { kSilu, kGeluTanh, kGelu };
-
-// One device with one in-order queue. Not thread-safe: one thread enqueues. All tensors are float unless stated.
-// T = tokens (rows of the matrices), in row order: for rows of calibration, row after row.
+// One device with a queue for operations and one for the copies of each direction. Operations and copies run in the
+// order of enqueueing as far as they touch the same memory: the backend makes queues wait for each other, the host is
+// not involved. Not thread-safe: one thread enqueues.
+//
+// Backends implement the protected functions; the public ones check, count, order and trace for all of them.
 class Backend {
  public:
-  virtual ~Backend() = default;
+  Backend();
+  virtual ~Backend();
+  Backend(const Backend&) = delete;
+  Backend& operator=(const Backend&) = delete;
   virtual std::string_view name() const = 0;
   virtual bool multiplies_bf16() const = 0;  // in hardware
-  // The threads of a backend whose device memory is host memory (so that tensors may be made of host matrices, see
-  // host.h); null for any other.
-  virtual ThreadPool* host_pool() { return nullptr; }
-  virtual const Counters& counters() const = 0;
-  virtual void reset_counters() = 0;
+  // True if calls return when their work is done: then nothing is gained by fetching ahead.
+  virtual bool runs_at_once() const = 0;
+  // Bytes of device memory that may be used; 0: as much as the system gives.
+  virtual uint64_t memory_limit() const = 0;
 
-  // Memory and copies ----------------------------------------------------------------------------------------------
-  virtual Tensor allocate(size_t rows, size_t cols, DType dtype = DType::kF32) = 0;  // contents undefined
-  virtual void fill(const Tensor& x, float value) = 0;
-  // Host to device; the host data may be reused on return. data.size() == rows * cols.
-  virtual void upload(const Tensor& dst, std::span<const float> data) = 0;
-  virtual void upload(const Tensor& dst, std::span<const int32_t> data) = 0;
-  virtual void copy(const Tensor& src, const Tensor& dst) = 0;  // same shape; converts between float types
-  // The one way to see device data: waits for the queue, then copies. `what` names the reason in counters and traces.
-  virtual void read(const Tensor& src, std::span<float> out, std::string_view what) = 0;
-  // Enqueues nothing more until the queue is empty.
-  virtual void wait(std::string_view what) = 0;
+  const Counters& counters() const { return counters_; }
+  // Records spans of operations, copies and waits from now on; null: none. Must outlive the backend.
+  void trace_to(Trace* trace) { trace_ = trace; }
+  Trace* trace() const { return trace_; }
 
-  // Matrix products ------------------------------------------------------------------------------------------------
-  // w: (out, in) float on the host.
-  virtual std::shared_ptr<Weight> prepare_weight(std::span<const float> w, size_t out, size_t in, Precision p) = 0;
-  // y (T, out) = x (T, in) · wᵀ + bias (out; null data: none); with `accumulate`, y += the same.
-  virtual void linear(const Tensor& x, const Weight& w, const Tensor* bias, const Tensor& y,
-                      bool accumulate = false) = 0;
-  // c (m, n) = alpha · op(a) · op(b) + beta · c. op(a): (m, k), op(b): (k, n).
-  virtual void gemm(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, const Tensor& c, float alpha,
-                    float beta, Precision p) = 0;
-  // Upper triangle of h (n, n) += Σ_t weight_t · x_t x_tᵀ, for x (T, n), weight (T, 1) or null for ones. The lower
-  // triangle is undefined. The order of summation depends on T alone.
-  virtual void accumulate_gram(const Tensor& x, const Tensor* weight, const Tensor& h, Precision p) = 0;
+  // Device memory, contents undefined; it goes with its last handle, though operations before may still use it, and
+  // must not outlive the backend. Where there is no room, waits for what runs, tries again, and throws Error(kIo) with
+  // what is needed and what there is.
+  Tensor allocate(size_t rows, size_t cols, DType dtype = DType::kF32);
+  void enqueue(Op op);
+  // w (out, in) float, which may go afterwards.
+  std::shared_ptr<const Weight> pack_weight(const Tensor& w, Precision precision);
 
-  // Element-wise and row-wise --------------------------------------------------------------------------------------
-  // y_t = x_t / sqrt(mean(x_t²) + eps) · weight, for each run of `weight.cols` columns of a row (heads: several a row).
-  virtual void rms_norm(const Tensor& x, const Tensor& weight, float eps, const Tensor& y) = 0;
-  virtual void add(const Tensor& x, const Tensor& y) = 0;  // y += x
-  virtual void scale(const Tensor& x, float factor) = 0;   // x *= factor
-  // y = act(gate) * up, all (T, n); y may be gate or up.
-  virtual void gated_activation(const Tensor& gate, const Tensor& up, ActivationKind kind, const Tensor& y) = 0;
-  // x = cap * tanh(x / cap)
-  virtual void softcap(const Tensor& x, float cap) = 0;
-  // Rotates pairs (i, i + head_dim/2) of every head of x (T, heads * head_dim) by the angle of its position:
-  // cos_sin (positions, head_dim) holds cos in the first half of a row, sin in the second; positions (T, 1) i32.
-  virtual void rope(const Tensor& x, size_t head_dim, const Tensor& positions, const Tensor& cos_sin) = 0;
-  // out (T, 1) = Σ_c x_tc²
-  virtual void row_squared_norms(const Tensor& x, const Tensor& out) = 0;
+  // Host memory to be filled and uploaded, contents undefined.
+  HostTensor stage(size_t rows, size_t cols, DType dtype = DType::kF32);
+  // Enqueues a copy to new device memory. The host gives its side up.
+  Tensor upload(HostTensor from);
+  template <typename T>
+  Tensor upload(std::span<const T> data, size_t rows, size_t cols) {
+    HostTensor staged = stage(rows, cols, DTypeOf<T>::value);
+    const std::span<T> to = staged.as<T>();
+    BW_CHECK(data.size() == to.size());
+    std::copy(data.begin(), data.end(), to.begin());
+    return upload(std::move(staged));
+  }
+  // Enqueues a copy to new host memory, dense. A tensor moved in whole, with its last handle, may be handed over
+  // without a copy. The result may be uploaded again at once; before the host looks at it, it must be waited for.
+  HostTensor download(Tensor from);
 
-  // Attention ------------------------------------------------------------------------------------------------------
-  // Causal attention of `sequences` rows of equal length L = T / sequences. q (T, n_heads·head_dim), k, v (T,
-  // n_kv·head_dim), out as q. Memory does not grow with L².
-  virtual void attention(const Tensor& q, const Tensor& k, const Tensor& v, size_t sequences,
-                         const AttentionShape& shape, const Tensor& out) = 0;
-  // One new token per sequence against its cache: q (S, n_heads·head_dim), cache k, v (S·capacity, n_kv·head_dim), the
-  // first `length` positions of each sequence filled (the new token's included).
-  virtual void attention_cached(const Tensor& q, const Tensor& k_cache, const Tensor& v_cache, size_t capacity,
-                                size_t length, const AttentionShape& shape, const Tensor& out) = 0;
+  // What has been enqueued so far for computing.
+  Event mark() { return mark(Queue::kCompute); }
+  // The host waits until `event` has passed. `what` names the reason in traces. Throws what an operation before it has
+  // failed with.
+  void wait(const Event& event, std::string_view what);
+  // Until `result` has been copied.
+  void wait(const HostTensor& result, std::string_view what);
+  // Until all queues are empty.
+  void wait_all(std::string_view what);
+  // Downloads and waits.
+  template <typename T>
+  std::vector<T> read(const Tensor& from, std::string_view what) {
+    const HostTensor result = download(from);
+    wait(result, what);
+    const auto data = result.as<T>();
+    return {data.begin(), data.end()};
+  }
 
-  // Logits ---------------------------------------------------------------------------------------------------------
-  // Per row t of logits (T, V) with target token y_t (T, 1 i32): nll_t = logsumexp(logits_t) - logits_t[y_t], in nats.
-  virtual void token_nll(const Tensor& logits, const Tensor& targets, const Tensor& nll) = 0;
-  // Per row: out (T, 4) = KLD(p ‖ q) in nats, nll of the target under p, under q, 1 if both have the same largest logit
-  // else 0.
-  virtual void compare_logits(const Tensor& p_logits, const Tensor& q_logits, const Tensor& targets,
-                              const Tensor& out) = 0;
+ protected:
+  // At least `bytes` of memory, which `first` will touch first, or throws OutOfDeviceMemory. It is let go of only when
+  // no queue needs it any more as far as the public functions know, or for want of memory: the backend then frees it in
+  // the order of the queues.
+  virtual std::shared_ptr<Memory> new_memory(size_t bytes, Queue first) = 0;
+  // Memory is about to be used for something new, by the queue named; what was enqueued before may still use it.
+  virtual void submit_reuse(const std::shared_ptr<Memory>& memory, Queue queue) {
+    static_cast<void>(memory), static_cast<void>(queue);
+  }
+  virtual std::shared_ptr<Memory> new_host_memory(size_t bytes) = 0;
+  // A weight for op::PackWeight to fill.
+  virtual std::shared_ptr<Weight> new_weight(size_t out, size_t in, Precision precision) = 0;
+  // Checked operation, to be run after all before it in the compute queue. It keeps its operands' memory alive.
+  virtual void submit(Op op) = 0;
+  // Copies `bytes` in the upload queue. Never called for a device that runs at once: its memory is the host's, and
+  // staged memory becomes device memory without a copy.
+  virtual void submit_upload(std::shared_ptr<Memory> from, size_t bytes, const std::shared_ptr<Memory>& to) = 0;
+  // Copies to new host memory, dense, in the download queue. May hand the memory over if `from` is its only handle,
+  // whole and dense.
+  virtual std::shared_ptr<Memory> submit_download(Tensor from) = 0;
+  // event.ticket, higher than those before it, stands for all that has been enqueued in event.queue so far.
+  virtual void submit_record(const Event& event) = 0;
+  // `queue` goes on only when `event`, of another queue, has passed.
+  virtual void submit_wait(Queue queue, const Event& event) = 0;
+  // The host waits.
+  virtual void await(const Event& event) = 0;
+
+  Counters counters_;
+  Trace* trace_ = nullptr;
+
+ private:
+  Event mark(Queue queue);
+  // Makes the compute queue wait for the copies that an operation's access to the memory must come after.
+  void settle(Memory& memory, Access access);
+  void order(Queue queue, const Event& event);
+  std::shared_ptr<Memory> allocate_bytes(size_t bytes, Queue first);
+  // Memory of the pool that `first` may use at once, or, with `wait`, when another queue is done with it; null if there
+  // is none.
+  std::shared_ptr<Memory> reuse_memory(size_t bytes, Queue first, bool wait);
+  bool has_passed(const Event& event, Queue queue) const;
+  Event end_of_operations();
+
+  Clock tickets_{};                      // the last given out, for each queue
+  std::array<Clock, kQueues> clocks_{};  // what each queue knows to have run when it gets to its end
+  Clock host_clock_{};                   // what the host knows to have run
+  std::shared_ptr<MemoryPool> pool_;     // null where memory is the host's
+  Event last_mark_;                      // of computing
+  uint64_t launches_at_mark_ = 0;
 };
 
-// `threads` 0: one per core. Results do not depend on it.
+// Size in bytes of a tensor's elements, from the first to the last, gaps between rows included.
+size_t extent_bytes(const Tensor& t);
+
+// The CPU. `threads` 0: one per core. Results do not depend on it.
 std::unique_ptr<Backend> make_cpu_backend(size_t threads = 0);
 
 }  // namespace bw::backend

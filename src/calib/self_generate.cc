@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "base/rng.h"
-#include "base/thread_pool.h"
 #include "bitwright/error.h"
 
 namespace bw::calib {
@@ -33,8 +32,9 @@ std::vector<uint32_t> row_start(size_t row, const tokenizer::Tokenizer& tokenize
 // batch.
 class Writer {
  public:
-  Writer(const nn::LanguageModel& model, std::vector<std::vector<uint32_t>> starts, size_t length, uint64_t seed)
-      : model_(model), starts_(std::move(starts)), length_(length), ids_(starts_.size() * length) {
+  Writer(const nn::LanguageModel& model, std::vector<std::vector<uint32_t>> starts, size_t length, uint64_t seed,
+         ThreadPool& pool)
+      : model_(model), pool_(pool), starts_(std::move(starts)), length_(length), ids_(starts_.size() * length) {
     for (size_t s = 0; s < starts_.size(); ++s) {
       if (starts_[s].size() > length) starts_[s].resize(length);
       rngs_.emplace_back(seed, kSampleStream + (static_cast<uint64_t>(s) << 8));
@@ -46,7 +46,6 @@ class Writer {
     const size_t sequences = starts_.size();
     nn::KvCache cache(device, model_.dir().config(), sequences, length_);
     std::vector<uint32_t> column(sequences);
-    std::vector<float> logits;
     for (size_t at = 0; at < length_; ++at) {
       for (size_t s = 0; s < sequences; ++s) {
         if (at < starts_[s].size()) ids_[s * length_ + at] = starts_[s][at];
@@ -55,28 +54,23 @@ class Writer {
       if (progress) progress((at + 1) * sequences, length_ * sequences);
       if (at + 1 == length_) break;
       const backend::Tensor out = model_.step(column, 1, cache);
-      logits.resize(out.rows * out.cols);
-      device.read(out, logits, "sampling");
-      draw(at + 1, logits, out.cols);
+      const backend::HostTensor logits = device.download(out);
+      device.wait(logits, "sampling");
+      draw(at + 1, logits.view<const float>());
     }
     return std::move(ids_);
   }
 
  private:
-  void draw(size_t at, const std::vector<float>& logits, size_t vocab) {
-    const auto one = [&](size_t s, size_t) {
-      const std::span<const float> row(logits.data() + s * vocab, vocab);
+  void draw(size_t at, MatrixView<const float> logits) {
+    pool_.parallel_for(starts_.size(), [&](size_t s, size_t) {
       const nn::Sampling sampling{.temperature = kTemperatures[s % std::size(kTemperatures)], .top_p = 1, .top_k = 0};
-      ids_[s * length_ + at] = nn::sample(row, sampling, rngs_[s].next_double());
-    };
-    if (ThreadPool* pool = model_.decoder().device().host_pool()) {
-      pool->parallel_for(starts_.size(), one);
-    } else {
-      for (size_t s = 0; s < starts_.size(); ++s) one(s, 0);
-    }
+      ids_[s * length_ + at] = nn::sample(logits.row_span(s), sampling, rngs_[s].next_double());
+    });
   }
 
   const nn::LanguageModel& model_;
+  ThreadPool& pool_;
   std::vector<std::vector<uint32_t>> starts_;
   size_t length_;
   std::vector<uint32_t> ids_;
@@ -114,7 +108,7 @@ void check_self_generation(const SelfGenerateOptions& options) {
 }
 
 Rows self_generate(const nn::LanguageModel& model, const tokenizer::Tokenizer& tokenizer,
-                   const tokenizer::ChatTemplate* chat, const SelfGenerateOptions& options,
+                   const tokenizer::ChatTemplate* chat, const SelfGenerateOptions& options, ThreadPool& pool,
                    const std::function<void(size_t, size_t)>& progress) {
   check_self_generation(options);
   const size_t vocab_rows = model.dir().vocab_rows();
@@ -129,7 +123,7 @@ Rows self_generate(const nn::LanguageModel& model, const tokenizer::Tokenizer& t
   Rows rows;
   rows.length = options.length;
   rows.source = "self-generated";
-  rows.ids = Writer(model, std::move(starts), options.length, options.seed).write(progress);
+  rows.ids = Writer(model, std::move(starts), options.length, options.seed, pool).write(progress);
   const uint32_t tokens = static_cast<uint32_t>(std::min(vocab_rows, tokenizer.vocab_size()));
   for (size_t i = 0; i < random_rows * options.length; ++i) rows.ids.push_back(rng.below(tokens));
   return rows;

@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "base/thread_pool.h"
 #include "calib/rows.h"
 #include "nn/language_model.h"
 
@@ -20,10 +21,10 @@ void check_self_generation(const SelfGenerateOptions& options);
 // Rows sampled from the model at several temperatures, from BOS (or a random token where there is none) and, where
 // there is a chat template, from the opening of a user's turn; the last rows (one in twelve) are uniformly random
 // tokens, so that no input channel stays unseen. The same seed gives the same rows at any number of threads. `progress`
-// (may be empty) is called with (tokens written, tokens in all). Throws what check_self_generation throws, and
-// Error(kNumeric) if the model's logits are not finite.
+// (may be empty) is called with (tokens written, tokens in all). `pool`: for drawing, on the host. Throws what
+// check_self_generation throws, and Error(kNumeric) if the model's logits are not finite.
 Rows self_generate(const nn::LanguageModel& model, const tokenizer::Tokenizer& tokenizer,
-                   const tokenizer::ChatTemplate* chat, const SelfGenerateOptions& options,
+                   const tokenizer::ChatTemplate* chat, const SelfGenerateOptions& options, ThreadPool& pool,
                    const std::function<void(size_t, size_t)>& progress);
 
 // What a chat template puts before the words of the user's first message; empty if that cannot be told.

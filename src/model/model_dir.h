@@ -65,6 +65,8 @@ class ModelDir {
 
   // (out, in) float weights of an unquantized linear; KEY.weight, or the embedding for a tied head.
   Matrix<float> load_linear(const LinearInfo& info) const;
+  // The same into `out` (out · in).
+  void load_linear(const LinearInfo& info, std::span<float> out) const;
   std::vector<float> load_bias(const LinearInfo& info) const;  // (out), empty if none
   LayerNorms load_norms(size_t layer) const;
   std::vector<float> load_final_norm() const;

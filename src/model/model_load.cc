@@ -9,13 +9,17 @@
 namespace bw::model {
 
 Matrix<float> ModelDir::load_linear(const LinearInfo& info) const {
+  Matrix<float> weight(info.out, info.in);
+  load_linear(info, weight.span());
+  return weight;
+}
+
+void ModelDir::load_linear(const LinearInfo& info, std::span<float> out) const {
+  BW_CHECK(out.size() == size_t{info.out} * info.in);
   const bool embedding = head_is_embedding_ && info.key == stored_name("lm_head");
   const std::string name = (embedding ? stored_name("model.embed_tokens") : info.key) + ".weight";
   const std::array<uint64_t, 2> shape = {info.out, info.in};
-  const io::TensorData tensor = tensors_.require(name, shape);
-  Matrix<float> weight(info.out, info.in);
-  io::read_floats(tensor, weight.span());
-  return weight;
+  io::read_floats(tensors_.require(name, shape), out);
 }
 
 std::vector<float> ModelDir::load_bias(const LinearInfo& info) const {

@@ -9,6 +9,7 @@ namespace {
 
 using backend::Tensor;
 using model::LinearKind;
+namespace op = backend::op;
 
 // Tokens that pass through a wide temporary at once: many enough for full speed, few enough to keep it small.
 constexpr size_t kChunkTokens = 2048;
@@ -47,14 +48,14 @@ void for_chunks(size_t n, size_t chunk, const Body& body) {
 void store_in_cache(backend::Backend& device, const Tensor& rows, const RowBatch& batch, const KvCache& cache,
                     const Tensor& to) {
   for_chunks(batch.length == 1 ? 0 : batch.sequences, 1, [&](size_t s, size_t) {
-    device.copy(rows.rows_slice(s * batch.length, batch.length),
-                to.rows_slice(s * cache.capacity + cache.length, batch.length));
+    device.enqueue(op::Copy{rows.rows_slice(s * batch.length, batch.length),
+                            to.rows_slice(s * cache.capacity + cache.length, batch.length)});
   });
   if (batch.length != 1) return;
   Tensor newest = to.rows_slice(cache.length, 1);  // this position of every sequence, in one copy
   newest.rows = cache.sequences;
   newest.stride = to.stride * cache.capacity;
-  device.copy(rows, newest);
+  device.enqueue(op::Copy{rows, newest});
 }
 
 }  // namespace
@@ -95,16 +96,21 @@ Decoder::Decoder(backend::Backend& device, const model::ModelConfig& config, siz
     : device_(device), config_(config), precision_(precision), max_length_(max_length) {
   const auto plain = [&](const model::RopeConfig& rope) {
     const Matrix<float> table = rope_table(rope, config.head_dim, config.max_position, 0, 0, max_length);
-    const Tensor t = device.allocate(max_length, config.head_dim);
-    device.upload(t, table.span());
-    return t;
+    return device.upload(table.span(), max_length, config.head_dim);
   };
   rope_full_.plain = plain(config.rope);
   if (config.sliding_window != 0) rope_sliding_.plain = plain(config.rope_sliding);
 }
 
-std::shared_ptr<backend::Weight> Decoder::prepare(const Matrix<float>& weight) const {
-  return device_.prepare_weight(weight.span(), weight.rows(), weight.cols(), precision_);
+std::shared_ptr<const backend::Weight> Decoder::pack(const Tensor& weight) const {
+  return device_.pack_weight(weight, precision_);
+}
+
+void Decoder::pack(LayerWeights& weights, bool keep_raw) const {
+  for (size_t i = 0; i < model::kLinearsPerLayer; ++i) {
+    if (!weights.linears[i]) weights.linears[i] = pack(weights.raw[i]);
+    if (!keep_raw) weights.raw[i] = {};
+  }
 }
 
 void Decoder::begin(const LayerWeights& weights, Carry& carry) const {
@@ -150,14 +156,15 @@ void Decoder::forward_layer(const LayerWeights& weights, size_t layer, const Row
   });
 }
 
-void Decoder::logits(const Tensor& h, const Tensor& final_norm, const backend::Weight& head, const Tensor& out) const {
-  device_.linear(normed(h, final_norm), head, nullptr, out);
-  if (config_.final_softcap != 0.0f) device_.softcap(out, config_.final_softcap);
+void Decoder::logits(const Tensor& h, const Tensor& final_norm, const std::shared_ptr<const backend::Weight>& head,
+                     const Tensor& out) const {
+  device_.enqueue(op::Linear{normed(h, final_norm), head, {}, out});
+  if (config_.final_softcap != 0.0f) device_.enqueue(op::Softcap{out, config_.final_softcap});
 }
 
 Tensor Decoder::normed(const Tensor& h, const Tensor& norm) const {
   const Tensor x = device_.allocate(h.rows, h.cols);
-  device_.rms_norm(h, norm, config_.norm_eps, x);
+  device_.enqueue(op::RmsNorm{h, norm, config_.norm_eps, x});
   return x;
 }
 
@@ -165,8 +172,7 @@ void Decoder::run_linear(const LayerWeights& weights, LinearKind kind, const Ten
                          bool accumulate) const {
   const size_t i = static_cast<size_t>(kind);
   BW_CHECK(weights.linears[i] != nullptr);
-  const Tensor& bias = weights.biases[i];
-  device_.linear(x, *weights.linears[i], bias.empty() ? nullptr : &bias, y, accumulate);
+  device_.enqueue(op::Linear{x, weights.linears[i], weights.biases[i], y, accumulate});
 }
 
 Tensor Decoder::attend(const LayerWeights& weights, size_t layer, const RowBatch& batch, const Tensor& x,
@@ -177,11 +183,11 @@ Tensor Decoder::attend(const LayerWeights& weights, size_t layer, const RowBatch
   run_linear(weights, LinearKind::kQ, x, q);
   run_linear(weights, LinearKind::kK, x, k);
   run_linear(weights, LinearKind::kV, x, v);
-  if (!weights.q_norm.empty()) device_.rms_norm(q, weights.q_norm, config_.norm_eps, q);
-  if (!weights.k_norm.empty()) device_.rms_norm(k, weights.k_norm, config_.norm_eps, k);
+  if (!weights.q_norm.empty()) device_.enqueue(op::RmsNorm{q, weights.q_norm, config_.norm_eps, q});
+  if (!weights.k_norm.empty()) device_.enqueue(op::RmsNorm{k, weights.k_norm, config_.norm_eps, k});
   const Rotation r = rotation(layer, batch, cache ? cache->length : 0);
-  device_.rope(q, config_.head_dim, r.positions, r.cos_sin);
-  device_.rope(k, config_.head_dim, r.positions, r.cos_sin);
+  device_.enqueue(op::Rope{q, config_.head_dim, r.positions, r.cos_sin});
+  device_.enqueue(op::Rope{k, config_.head_dim, r.positions, r.cos_sin});
 
   backend::AttentionShape shape{config_.n_heads,           config_.n_kv_heads,
                                 config_.head_dim,          config_.attention_scale,
@@ -194,9 +200,10 @@ Tensor Decoder::attend(const LayerWeights& weights, size_t layer, const RowBatch
   }
   const Tensor out = device_.allocate(x.rows, width);
   if (cache && cache->length != 0) {
-    device_.attention_cached(q, cache->k[layer], cache->v[layer], cache->capacity, cache->length + 1, shape, out);
+    device_.enqueue(
+        op::AttentionCached{q, cache->k[layer], cache->v[layer], cache->capacity, cache->length + 1, shape, out});
   } else {
-    device_.attention(q, k, v, batch.sequences, shape, out);
+    device_.enqueue(op::Attention{q, k, v, batch.sequences, shape, out});
   }
   return out;
 }
@@ -208,7 +215,7 @@ Tensor Decoder::gate_and_up(const LayerWeights& weights, const Tensor& x) const 
     const Tensor in = x.rows_slice(first, count), out = gate.rows_slice(first, count), other = up.rows_slice(0, count);
     run_linear(weights, LinearKind::kGate, in, out);
     run_linear(weights, LinearKind::kUp, in, other);
-    device_.gated_activation(out, other, activation_kind(config_.activation), out);
+    device_.enqueue(op::GatedActivation{out, other, activation_kind(config_.activation), out});
   });
   return gate;
 }
@@ -220,8 +227,8 @@ void Decoder::add_to_residual(const LayerWeights& weights, LinearKind kind, cons
   for_chunks(x.rows, kChunkTokens, [&](size_t first, size_t count) {
     const Tensor part = sum.rows_slice(0, count);
     run_linear(weights, kind, x.rows_slice(first, count), part);
-    device_.rms_norm(part, norm, config_.norm_eps, part);
-    device_.add(part, h.rows_slice(first, count));
+    device_.enqueue(op::RmsNorm{part, norm, config_.norm_eps, part});
+    device_.enqueue(op::Add{part, h.rows_slice(first, count)});
   });
 }
 
@@ -230,8 +237,7 @@ Decoder::Rotation Decoder::rotation(size_t layer, const RowBatch& batch, size_t 
   if (positions_length_ != batch.length || positions_.rows < tokens) {
     std::vector<int32_t> positions(tokens);
     for (size_t t = 0; t < tokens; ++t) positions[t] = static_cast<int32_t>(t % batch.length);
-    positions_ = device_.allocate(tokens, 1, backend::DType::kI32);
-    device_.upload(positions_, positions);
+    positions_ = device_.upload(std::span<const int32_t>(positions), tokens, 1);
     positions_length_ = batch.length;
   }
   return {positions_.rows_slice(0, tokens), rope_rows(layer, first, batch.length)};
@@ -246,8 +252,7 @@ Tensor Decoder::rope_rows(size_t layer, size_t first, size_t length) const {
   if (!depends_on_length(rope, config_.max_position, end)) return tables.plain.rows_slice(first, length);
   if (tables.scaled.empty() || tables.scaled_first != first || tables.scaled_length != length) {
     const Matrix<float> table = rope_table(rope, config_.head_dim, config_.max_position, end, first, length);
-    tables.scaled = device_.allocate(length, config_.head_dim);
-    device_.upload(tables.scaled, table.span());
+    tables.scaled = device_.upload(table.span(), length, config_.head_dim);
     tables.scaled_first = first;
     tables.scaled_length = length;
   }

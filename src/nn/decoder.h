@@ -43,8 +43,9 @@ struct Carry {
 
 // Weights of one decoder layer on the device.
 struct LayerWeights {
-  std::array<std::shared_ptr<backend::Weight>, model::kLinearsPerLayer> linears;
-  std::array<backend::Tensor, model::kLinearsPerLayer> biases;  // (1, out); empty: none
+  std::array<backend::Tensor, model::kLinearsPerLayer> raw;  // (out, in) as loaded; empty once dropped
+  std::array<std::shared_ptr<const backend::Weight>, model::kLinearsPerLayer> linears;  // null until packed
+  std::array<backend::Tensor, model::kLinearsPerLayer> biases;                          // (1, out); empty: none
   backend::Tensor attention_in_norm, attention_out_norm, mlp_in_norm, mlp_out_norm, q_norm, k_norm;  // empty: none
 };
 
@@ -63,15 +64,17 @@ class Decoder {
   // `max_length`: longest row that will be asked for (sizes the rotation tables).
   Decoder(backend::Backend& device, const model::ModelConfig& config, size_t max_length, backend::Precision precision);
 
-  // Loads a layer's weights; quantized ones are unpacked by `load_linear` (see codec), which gives (out, in) floats.
-  // Without it the linears stay null, for the caller to set.
-  using LinearLoader = std::function<Matrix<float>(const model::LinearInfo&)>;
+  // Brings a linear (out, in) to the device; quantized ones are unpacked there (see codec).
+  using LinearLoader = std::function<backend::Tensor(const model::LinearInfo&)>;
+  // Brings a layer's weights to the device, linears as `raw`: each is one copy, each bias and norm too.
   LayerWeights load_layer(const model::ModelDir& dir, size_t layer, const LinearLoader& load_linear) const;
-  backend::Tensor load_final_norm(const model::ModelDir& dir) const;  // (1, hidden)
-  std::shared_ptr<backend::Weight> prepare(const Matrix<float>& weight) const;  // (out, in)
+  // Packs the linears that are not packed yet; raw ones are dropped unless they are to be kept.
+  void pack(LayerWeights& weights, bool keep_raw) const;
+  backend::Tensor load_final_norm(const model::ModelDir& dir) const;                 // (1, hidden)
+  std::shared_ptr<const backend::Weight> pack(const backend::Tensor& weight) const;  // (out, in)
 
-  // Embeds ids (T): h (T, hidden), scaled where the architecture scales.
-  void embed(const model::ModelDir& dir, std::span<const uint32_t> ids, const backend::Tensor& h) const;
+  // The embeddings (T, hidden) of ids (T), scaled where the architecture scales. One copy to the device.
+  backend::Tensor embed(const model::ModelDir& dir, std::span<const uint32_t> ids) const;
 
   // carry.h must be set; sets carry.x to the input of site 0.
   void begin(const LayerWeights& weights, Carry& carry) const;
@@ -85,8 +88,8 @@ class Decoder {
                      KvCache* cache = nullptr) const;
   // logits (T, vocab) of final hidden states h (T, hidden): norm, head, softcap. `final_norm` as loaded by
   // load_final_norm.
-  void logits(const backend::Tensor& h, const backend::Tensor& final_norm, const backend::Weight& head,
-              const backend::Tensor& out) const;
+  void logits(const backend::Tensor& h, const backend::Tensor& final_norm,
+              const std::shared_ptr<const backend::Weight>& head, const backend::Tensor& out) const;
 
   backend::Backend& device() const { return device_; }
   const model::ModelConfig& config() const { return config_; }

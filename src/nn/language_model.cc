@@ -15,18 +15,18 @@ LanguageModel::LanguageModel(backend::Backend& device, const model::ModelDir& di
     : dir_(dir), decoder_(device, dir.config(), max_length, precision) {
   for (size_t layer = 0; layer < dir.config().n_layers; ++layer) {
     layers_.push_back(decoder_.load_layer(dir, layer, load_linear));
+    decoder_.pack(layers_.back(), false);
     dir.release_layer(layer);
   }
   final_norm_ = decoder_.load_final_norm(dir);
-  head_ = decoder_.prepare(load_linear(dir.head()));
+  head_ = decoder_.pack(load_linear(dir.head()));
 }
 
 backend::Tensor LanguageModel::step(std::span<const uint32_t> ids, size_t length, KvCache& cache) const {
   backend::Backend& device = decoder_.device();
   const RowBatch batch{cache.sequences, length};
   BW_CHECK(ids.size() == batch.tokens() && length > 0 && cache.length + length <= cache.capacity);
-  backend::Tensor h = device.allocate(batch.tokens(), dir_.config().hidden);
-  decoder_.embed(dir_, ids, h);
+  backend::Tensor h = decoder_.embed(dir_, ids);
   for (size_t layer = 0; layer < layers_.size(); ++layer)
     decoder_.forward_layer(layers_[layer], layer, batch, h, &cache);
   cache.length += length;
@@ -34,10 +34,10 @@ backend::Tensor LanguageModel::step(std::span<const uint32_t> ids, size_t length
   if (length > 1) {
     last = device.allocate(cache.sequences, h.cols);
     for (size_t s = 0; s < cache.sequences; ++s)
-      device.copy(h.rows_slice((s + 1) * length - 1, 1), last.rows_slice(s, 1));
+      device.enqueue(backend::op::Copy{h.rows_slice((s + 1) * length - 1, 1), last.rows_slice(s, 1)});
   }
   backend::Tensor out = device.allocate(cache.sequences, head_->out());
-  decoder_.logits(last, final_norm_, *head_, out);
+  decoder_.logits(last, final_norm_, head_, out);
   return out;
 }
 
@@ -47,7 +47,8 @@ void make_room(backend::Backend& device, const model::ModelConfig& config, size_
   larger.length = cache.length;
   const auto move_rows = [&](const backend::Tensor& from, const backend::Tensor& to) {
     for (size_t s = 0; s < cache.sequences && cache.length > 0; ++s) {
-      device.copy(from.rows_slice(s * cache.capacity, cache.length), to.rows_slice(s * larger.capacity, cache.length));
+      device.enqueue(backend::op::Copy{from.rows_slice(s * cache.capacity, cache.length),
+                                       to.rows_slice(s * larger.capacity, cache.length)});
     }
   };
   for (size_t layer = 0; layer < cache.k.size(); ++layer) {

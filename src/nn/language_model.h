@@ -27,7 +27,7 @@ class LanguageModel {
   Decoder decoder_;
   std::vector<LayerWeights> layers_;
   backend::Tensor final_norm_;
-  std::shared_ptr<backend::Weight> head_;
+  std::shared_ptr<const backend::Weight> head_;
 };
 
 // Moves a cache to a larger one if it cannot hold `length` positions; at least twice as large, so that a long text

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/devices.h"
 #include "bitwright/units.h"
 #include "io/file_write.h"
 #include "pipeline/compile.h"
@@ -125,12 +126,24 @@ void check_measurement_path(const std::filesystem::path& model, const std::files
   }
 }
 
+// Refuses a trace file that lies inside the model directory or cannot be written at the end.
+void check_trace_path(const std::filesystem::path& model, const EngineOptions& engine) {
+  if (engine.trace.empty()) return;
+  if (is_inside(model, engine.trace)) {
+    throw Error(ErrorCode::kUsage, fmt::format("{}: it lies inside the model directory", engine.trace.string()),
+                "choose another place for --trace; the input is never written to");
+  }
+  if (std::filesystem::exists(engine.trace) && !std::filesystem::is_regular_file(engine.trace)) return;
+  const io::AtomicFile probe(engine.trace);
+}
+
 MeasureResult run_measure(const MeasureOptions& options) {
   const model::ModelDir dir(options.model);
   check_measurement_path(options.model, options.output);
   if (!std::filesystem::exists(options.output) || std::filesystem::is_regular_file(options.output)) {
     const io::AtomicFile probe(options.output);  // shows now whether the file can be written at the end
   }
+  check_trace_path(options.model, options.engine);
   Run run(options.engine);
   tell_warnings(run, dir);
   const calib::Rows rows = calibration_rows(run, dir, options.calibration);
@@ -143,6 +156,7 @@ MeasureResult run_measure(const MeasureOptions& options) {
   const Reach reach = reach_of(m);
   r.smallest_bpw = reach.smallest_bpw();
   r.largest_bpw = reach.largest_bpw();
+  finish_run(run, options.engine);
   r.stages = run.clock.times();
   return r;
 }
@@ -159,6 +173,7 @@ std::vector<QuantizeResult> run_quantize(const QuantizeOptions& options) {
   if (options.measurement) measurement = load_measurement(*options.measurement, dir);
   const std::vector<std::unique_ptr<OutputBuilder>> builders = make_builders(dir, options);
 
+  check_trace_path(options.model, options.engine);
   Run run(options.engine);
   tell_warnings(run, dir);
   const calib::Rows rows = calibration_rows(run, dir, options.calibration);
@@ -174,26 +189,34 @@ std::vector<QuantizeResult> run_quantize(const QuantizeOptions& options) {
     results.push_back(write_output(run, dir, rows, plan, *builders[i], start));
     if (!options.size) results.back().bpw_target = options.bpw[i];
   }
+  finish_run(run, options.engine);
   return results;
 }
 
 EvaluateResult run_evaluate(const EvaluateOptions& options) {
   EngineOptions engine = options.engine;
   if (engine.arithmetic == Arithmetic::kAuto) engine.arithmetic = Arithmetic::kF32;
+  check_trace_path(options.model, engine);
   Run run(engine);
   EvaluateResult r = evaluate_model(run, options);
+  finish_run(run, options.engine);
   r.stages = run.clock.times();
   return r;
 }
 
 GenerateResult run_generate(const GenerateOptions& options) {
+  check_trace_path(options.model, options.engine);
   Run run(options.engine);
-  return generate_text(run, options);
+  GenerateResult r = generate_text(run, options);
+  finish_run(run, options.engine);
+  return r;
 }
 
 }  // namespace
 
 std::string_view version() { return BW_VERSION; }
+
+std::vector<std::string> device_names() { return backend::device_names(); }
 
 MeasureResult measure(const MeasureOptions& options) {
   return guarded([&] { return run_measure(options); });

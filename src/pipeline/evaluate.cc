@@ -9,6 +9,7 @@
 #include "bitwright/error.h"
 #include "eval/statistics.h"
 #include "io/text_rows.h"
+#include "pipeline/layer_feed.h"
 #include "pipeline/stored_bits.h"
 
 namespace bw::pipeline {
@@ -20,95 +21,125 @@ constexpr size_t kLogitTokens = 128;  // rows of logits that exist at once, per 
 class Scorer {
  public:
   Scorer(Run& run, const model::ModelDir& dir, const calib::Rows& rows, std::string_view what)
-      : device_(*run.device), decoder_(*run.device, dir.config(), rows.length, run.precision) {
-    states_ = embed_rows(decoder_, dir, rows);
-    const auto load = linear_loader(dir, run.pool());
+      : device_(*run.device),
+        decoder_(*run.device, dir.config(), rows.length, run.precision),
+        states_(embed_rows(run, decoder_, dir, rows)) {
+    const nn::Decoder::LinearLoader load = linear_loader(dir, device_);
+    LayerFeed feed(run, dir, decoder_, load, "evaluate: load");
     const size_t layers = dir.config().n_layers;
     for (size_t layer = 0; layer < layers; ++layer) {
       run.reporter.progress("evaluate", static_cast<double>(layer), static_cast<double>(layers),
                             fmt::format("{}, layer {}", what, layer));
-      dir.prefetch_layer(layer);
-      const StageClock::Span span(run.clock, "evaluate: layers");
-      const nn::LayerWeights weights = decoder_.load_layer(dir, layer, load);
-      for (size_t b = 0; b < states_.batches.size(); ++b) {
-        decoder_.forward_layer(weights, layer, states_.batches[b], states_.carries[b].h);
-      }
-      dir.release_layer(layer);
+      forward_layer(run, layer, feed.next());
+      feed.all_enqueued();
     }
     norm_ = decoder_.load_final_norm(dir);
-    head_ = decoder_.prepare(load(dir.head()));
+    head_ = decoder_.pack(load(dir.head()));
     logits_ = device_.allocate(kLogitTokens, head_->out());
   }
 
   const States& states() const { return states_; }
-  size_t vocab() const { return head_->out(); }
+  // Final hidden states of a batch, which are given up.
+  backend::Tensor take(size_t batch) { return states_.take(batch); }
 
-  // Logits of `count` (at most kLogitTokens) tokens of a batch; valid until the next call.
-  backend::Tensor logits(size_t batch, size_t first, size_t count) {
-    const backend::Tensor out = logits_.rows_slice(0, count);
-    decoder_.logits(states_.carries[batch].h.rows_slice(first, count), norm_, *head_, out);
+  // Logits of at most kLogitTokens tokens with final states h; valid until the next call.
+  backend::Tensor logits(const backend::Tensor& h) {
+    const backend::Tensor out = logits_.rows_slice(0, h.rows);
+    decoder_.logits(h, norm_, head_, out);
     return out;
   }
 
  private:
+  void forward_layer(Run& run, size_t layer, nn::LayerWeights weights) {
+    const StageClock::Span span(run.clock, "evaluate: layers");
+    decoder_.pack(weights, false);
+    states_.for_each(
+        [&](const nn::RowBatch& batch, nn::Carry& carry) { decoder_.forward_layer(weights, layer, batch, carry.h); });
+  }
+
   backend::Backend& device_;
   nn::Decoder decoder_;
   States states_;
   backend::Tensor norm_, logits_;
-  std::shared_ptr<backend::Weight> head_;
+  std::shared_ptr<const backend::Weight> head_;
 };
 
-// Tokens of one row that have a successor: `count` of batch `batch`, from its token `first` on.
-struct Chunk {
-  size_t batch, first, count;
-  size_t row, position;  // of the first token
-  std::vector<int32_t> targets;
+// The tokens of a batch that have a successor, row after row: length - 1 of each.
+struct Scored {
+  size_t first_row;            // of the batch
+  backend::HostTensor values;  // (tokens, values per token), on their way to the host
 };
 
-// Calls visit(chunk) for all of them; between two, the user may end the run.
+// Calls visit(first state, first scored token, count) for chunks of at most kLogitTokens of the batch's scored tokens.
 template <typename Visit>
-void for_each_chunk(const Run& run, const States& states, const calib::Rows& rows, const Visit& visit) {
-  size_t row = 0;
-  for (size_t b = 0; b < states.batches.size(); ++b) {
-    const nn::RowBatch& batch = states.batches[b];
-    for (size_t s = 0; s < batch.sequences; ++s, ++row) {
-      const std::span<const uint32_t> ids = rows.row(row);
-      for (size_t at = 0; at + 1 < batch.length; at += kLogitTokens) {
-        run.reporter.check_interrupted();
-        const size_t count = std::min(kLogitTokens, batch.length - 1 - at);
-        const auto next = ids.subspan(at + 1, count);
-        visit(Chunk{b, s * batch.length + at, count, row, at, std::vector<int32_t>(next.begin(), next.end())});
-      }
+void for_each_chunk(const nn::RowBatch& batch, const Visit& visit) {
+  for (size_t s = 0; s < batch.sequences; ++s) {
+    for (size_t at = 0; at + 1 < batch.length; at += kLogitTokens) {
+      visit(s * batch.length + at, s * (batch.length - 1) + at, std::min(kLogitTokens, batch.length - 1 - at));
     }
   }
 }
 
-backend::Tensor upload_targets(backend::Backend& device, std::span<const int32_t> targets) {
-  const backend::Tensor t = device.allocate(targets.size(), 1, backend::DType::kI32);
-  device.upload(t, targets);
-  return t;
+// The tokens that follow the scored ones, on the device.
+backend::Tensor upload_targets(backend::Backend& device, const nn::RowBatch& batch, size_t first_row,
+                               const calib::Rows& rows) {
+  backend::HostTensor targets = device.stage(batch.sequences * (batch.length - 1), 1, backend::DType::kI32);
+  int32_t* to = targets.as<int32_t>().data();
+  for (size_t s = 0; s < batch.sequences; ++s) {
+    const auto row = rows.row(first_row + s);
+    to = std::copy(row.begin() + 1, row.end(), to);
+  }
+  return device.upload(std::move(targets));
 }
 
-// Throws if a value is not finite: the log-probabilities of `which` for token `i` of the chunk.
-void check_finite(float value, const Chunk& chunk, size_t i, const std::filesystem::path& which) {
+// The values that `enqueue(h of each model, targets, out)` gives for every scored token, `values` each; on their way to
+// the host.
+template <typename Enqueue>
+std::vector<Scored> score_batches(Run& run, const std::vector<Scorer*>& models, const calib::Rows& rows, size_t values,
+                                  const Enqueue& enqueue) {
+  std::vector<Scored> scored;
+  size_t row = 0;
+  const States& states = models[0]->states();
+  for (size_t b = 0; b < states.count(); ++b) {
+    const nn::RowBatch& batch = states.batch(b);
+    std::vector<backend::Tensor> h;
+    for (Scorer* m : models) h.push_back(m->take(b));
+    const backend::Tensor targets = upload_targets(*run.device, batch, row, rows);
+    const backend::Tensor out = run.device->allocate(targets.rows, values);
+    for_each_chunk(batch, [&](size_t state, size_t token, size_t count) {
+      run.reporter.check_interrupted();
+      std::vector<backend::Tensor> chunk;
+      for (const backend::Tensor& t : h) chunk.push_back(t.rows_slice(state, count));
+      enqueue(chunk, targets.rows_slice(token, count), out.rows_slice(token, count));
+    });
+    scored.push_back({row, run.device->download(out)});
+    row += batch.sequences;
+  }
+  for (auto s = scored.rbegin(); s != scored.rend(); ++s) run.device->wait(s->values, "scores");
+  return scored;
+}
+
+// Throws if a value is not finite: the log-probabilities of `which` for scored token `i` of a batch.
+void check_finite(float value, const Scored& scored, size_t i, size_t length, const std::filesystem::path& which) {
   if (std::isfinite(value)) return;
   throw Error(ErrorCode::kNumeric,
-              fmt::format("row {}, position {}: the log-probabilities of {} are not finite", chunk.row,
-                          chunk.position + i, which.string()),
+              fmt::format("row {}, position {}: the log-probabilities of {} are not finite",
+                          scored.first_row + i / (length - 1), i % (length - 1), which.string()),
               "its weights are damaged, or its activations are too large for the arithmetic");
 }
 
 EvaluateResult score(Run& run, Scorer& model, const calib::Rows& rows, const EvaluateOptions& options) {
+  const auto scored = score_batches(
+      run, {&model}, rows, 1,
+      [&](const std::vector<backend::Tensor>& h, const backend::Tensor& targets, const backend::Tensor& out) {
+        run.device->enqueue(backend::op::TokenNll{model.logits(h[0]), targets, out});
+      });
   std::vector<double> nll;
-  for_each_chunk(run, model.states(), rows, [&](const Chunk& chunk) {
-    const backend::Tensor out = run.device->allocate(chunk.count, 1);
-    run.device->token_nll(model.logits(chunk.batch, chunk.first, chunk.count),
-                          upload_targets(*run.device, chunk.targets), out);
-    std::vector<float> values(chunk.count);
-    run.device->read(out, values, "token nll");
-    for (size_t i = 0; i < chunk.count; ++i) check_finite(values[i], chunk, i, options.model);
+  for (const Scored& s : scored) {
+    const auto values = s.values.as<const float>();
+    for (size_t i = 0; i < values.size(); ++i) check_finite(values[i], s, i, rows.length, options.model);
     nll.insert(nll.end(), values.begin(), values.end());
-  });
+  }
   EvaluateResult r;
   r.tokens = nll.size();
   r.perplexity = eval::perplexity(nll);
@@ -117,24 +148,25 @@ EvaluateResult score(Run& run, Scorer& model, const calib::Rows& rows, const Eva
 
 EvaluateResult compare(Run& run, Scorer& reference, Scorer& model, const calib::Rows& rows,
                        const EvaluateOptions& options) {
+  const auto scored = score_batches(
+      run, {&model, &reference}, rows, 4,
+      [&](const std::vector<backend::Tensor>& h, const backend::Tensor& targets, const backend::Tensor& out) {
+        const backend::Tensor q = model.logits(h[0]), p = reference.logits(h[1]);
+        run.device->enqueue(backend::op::CompareLogits{p, q, targets, out});
+      });
   eval::TokenComparison t;
-  for_each_chunk(run, model.states(), rows, [&](const Chunk& chunk) {
-    const backend::Tensor out = run.device->allocate(chunk.count, 4);
-    const backend::Tensor p = reference.logits(chunk.batch, chunk.first, chunk.count);
-    const backend::Tensor q = model.logits(chunk.batch, chunk.first, chunk.count);
-    run.device->compare_logits(p, q, upload_targets(*run.device, chunk.targets), out);
-    std::vector<float> values(chunk.count * 4);
-    run.device->read(out, values, "token comparison");
-    for (size_t i = 0; i < chunk.count; ++i) {
-      check_finite(values[4 * i + 1], chunk, i, *options.reference);
-      check_finite(values[4 * i + 2], chunk, i, options.model);
-      check_finite(values[4 * i], chunk, i, options.model);
+  for (const Scored& s : scored) {
+    const auto values = s.values.as<const float>();
+    for (size_t i = 0; 4 * i < values.size(); ++i) {
+      check_finite(values[4 * i + 1], s, i, rows.length, *options.reference);
+      check_finite(values[4 * i + 2], s, i, rows.length, options.model);
+      check_finite(values[4 * i], s, i, rows.length, options.model);
       t.kld.push_back(values[4 * i]);
       t.nll_reference.push_back(values[4 * i + 1]);
       t.nll.push_back(values[4 * i + 2]);
       t.same_top.push_back(values[4 * i + 3]);
     }
-  });
+  }
   return eval::summarize(t);
 }
 

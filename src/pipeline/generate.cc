@@ -81,7 +81,7 @@ GenerateResult generate_text(Run& run, const GenerateOptions& options) {
   }
   warn_beyond_positions(run, dir, prompt.size() + options.max_tokens);
   const nn::LanguageModel model(*run.device, dir, prompt.size() + options.max_tokens, run.precision,
-                                linear_loader(dir, run.pool()));
+                                linear_loader(dir, *run.device));
   nn::KvCache cache(*run.device, dir.config(), 1, prompt.size());
   const std::vector<uint32_t> stops = stop_ids(dir);
   Rng rng(options.seed);
@@ -93,12 +93,11 @@ GenerateResult generate_text(Run& run, const GenerateOptions& options) {
   };
   result.prompt_tokens = prompt.size();
   std::vector<uint32_t> next = prompt;
-  std::vector<float> logits(dir.vocab_rows());
   for (; result.tokens < options.max_tokens; ++result.tokens) {
     run.reporter.check_interrupted();
     nn::make_room(*run.device, dir.config(), cache.length + next.size(), cache);
     const backend::Tensor out = model.step(next, next.size(), cache);
-    run.device->read(out, logits, "sampling");
+    const std::vector<float> logits = run.device->read<float>(out, "sampling");
     const uint32_t id = nn::sample(logits, {options.temperature, options.top_p, options.top_k}, rng.next_double());
     if (std::find(stops.begin(), stops.end(), id) != stops.end()) {
       result.stopped = true;

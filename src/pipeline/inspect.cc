@@ -8,8 +8,7 @@ namespace {
 
 std::string layout_of(const model::ModelDir& dir, const model::LinearInfo& info) {
   if (codec::is_stored(dir.tensors(), info.key)) {
-    return codec::stored_layout(codec::load(dir.tensors(), info.key, static_cast<uint32_t>(info.out)), info.key)
-        .to_string();
+    return codec::stored_layout(dir.tensors(), info.key).to_string();
   }
   const io::TensorEntry* entry = dir.tensors().find_entry(info.key + ".weight");
   if (entry == nullptr) entry = dir.tensors().find_entry(dir.stored_name("model.embed_tokens.weight"));

@@ -5,21 +5,34 @@
 
 #include <fmt/format.h>
 
+#include "backend/devices.h"
 #include "bitwright/error.h"
+#include "bitwright/units.h"
 #include "calib/self_generate.h"
 #include "codec/exl2.h"
+#include "io/file_write.h"
 
 namespace bw::pipeline {
 namespace {
 
-void check_finite(const Matrix<float>& w, const std::string& key) {
-  const auto bad = std::find_if(w.span().begin(), w.span().end(), [](float x) { return !std::isfinite(x); });
-  if (bad == w.span().end()) return;
-  const auto at = static_cast<size_t>(bad - w.span().begin());
+void check_finite(MatrixView<const float> w, const std::string& key) {
+  const std::span<const float> all(w.data, w.rows * w.cols);
+  const auto bad = std::find_if(all.begin(), all.end(), [](float x) { return !std::isfinite(x); });
+  if (bad == all.end()) return;
+  const auto at = static_cast<size_t>(bad - all.begin());
   throw Error(
       ErrorCode::kModel,
-      fmt::format("{}.weight: row {}, column {} is {}, not a finite number", key, at / w.cols(), at % w.cols(), *bad),
+      fmt::format("{}.weight: row {}, column {} is {}, not a finite number", key, at / w.cols, at % w.cols, *bad),
       "the model is damaged; download it again");
+}
+
+// Device memory that a layer takes while it is worked on, about: its weights as floats and packed, the next one's as
+// floats, the widest Hessian with its factor, and what passes through it for one batch.
+uint64_t layer_bytes(const model::ModelConfig& c, size_t batch_tokens) {
+  const uint64_t widest = std::max({c.hidden, c.intermediate, c.n_heads * c.head_dim});
+  const uint64_t attention = uint64_t{c.hidden} * (2 * c.n_heads + 2 * c.n_kv_heads) * c.head_dim;
+  const uint64_t weights = attention + uint64_t{3} * c.hidden * c.intermediate;
+  return sizeof(float) * (3 * weights + 4 * widest * widest + 4 * batch_tokens * widest);
 }
 
 }  // namespace
@@ -36,23 +49,36 @@ backend::Precision precision_of(Arithmetic arithmetic) {
   return backend::Precision::kAuto;
 }
 
-nn::Decoder::LinearLoader linear_loader(const model::ModelDir& dir, ThreadPool& pool) {
-  return [&dir, &pool](const model::LinearInfo& info) {
-    if (!codec::is_stored(dir.tensors(), info.key)) {
-      Matrix<float> w = dir.load_linear(info);
-      check_finite(w, info.key);
-      return w;
+nn::Decoder::LinearLoader linear_loader(const model::ModelDir& dir, backend::Backend& device) {
+  return [&dir, &device](const model::LinearInfo& info) {
+    if (codec::is_stored(dir.tensors(), info.key)) {
+      codec::Exl2Linear packed = codec::load(device, dir.tensors(), info.key, static_cast<uint32_t>(info.out));
+      return quant::dequantize(device, codec::unpack(device, std::move(packed), info.key));
     }
-    const codec::Exl2Linear packed = codec::load(dir.tensors(), info.key, static_cast<uint32_t>(info.out));
-    return quant::dequantize(pool, codec::unpack(pool, packed, info.key));
+    backend::HostTensor w = device.stage(info.out, info.in);
+    dir.load_linear(info, w.as<float>());
+    check_finite(w.view<float>(), info.key);
+    return device.upload(std::move(w));
   };
 }
 
 Run::Run(const EngineOptions& options)
-    : device(backend::make_cpu_backend(options.threads)),
+    : Run(options, backend::make_backend({options.device, options.threads, options.device_memory})) {}
+
+Run::Run(const EngineOptions& options, std::unique_ptr<backend::Backend> made)
+    : trace(options.trace.empty() ? nullptr : std::make_unique<backend::Trace>()),
+      device(std::move(made)),
       precision(precision_of(options.arithmetic)),
+      pool(options.threads),
       reporter(options),
-      clock(*device) {}
+      clock(*device) {
+  device->trace_to(trace.get());
+}
+
+void finish_run(Run& run, const EngineOptions& options) {
+  run.device->wait_all("the end");
+  if (run.trace) io::write_file(options.trace, run.trace->chrome_json());
+}
 
 std::optional<tokenizer::ChatTemplate> load_chat_template(const std::filesystem::path& dir, Reporter& reporter) {
   try {
@@ -79,11 +105,12 @@ calib::Rows calibration_rows(Run& run, const model::ModelDir& dir, const Calibra
   calib::Rows rows;
   if (options.files.empty()) {
     calib::check_self_generation({options.rows, options.length, options.seed});
-    const nn::LanguageModel model(*run.device, dir, options.length, run.precision, linear_loader(dir, run.pool()));
-    rows = calib::self_generate(
-        model, tokenizer, chat_pointer, {options.rows, options.length, options.seed}, [&](size_t done, size_t total) {
-          run.reporter.progress("self-calibration", static_cast<double>(done), static_cast<double>(total));
-        });
+    const nn::LanguageModel model(*run.device, dir, options.length, run.precision, linear_loader(dir, *run.device));
+    rows = calib::self_generate(model, tokenizer, chat_pointer, {options.rows, options.length, options.seed}, run.pool,
+                                [&](size_t done, size_t total) {
+                                  run.reporter.progress("self-calibration", static_cast<double>(done),
+                                                        static_cast<double>(total));
+                                });
   } else {
     rows = calib::rows_from_files(tokenizer, chat_pointer, options.files, options.rows, options.length);
   }
@@ -91,17 +118,24 @@ calib::Rows calibration_rows(Run& run, const model::ModelDir& dir, const Calibra
   return rows;
 }
 
-States embed_rows(const nn::Decoder& decoder, const model::ModelDir& dir, const calib::Rows& rows) {
-  States states;
+States embed_rows(Run& run, const nn::Decoder& decoder, const model::ModelDir& dir, const calib::Rows& rows) {
+  const StageClock::Span span(run.clock, "embed");
+  const model::ModelConfig& config = dir.config();
+  const uint64_t limit = run.device->memory_limit();
+  const uint64_t widest = std::max(config.intermediate, config.n_heads * config.head_dim);
+  const uint64_t states_bytes = rows.ids.size() * (config.hidden + widest) * sizeof(float);
+  const uint64_t needed = states_bytes + layer_bytes(config, kBatchTokens);
+  const bool on_device = limit == 0 || needed <= limit;
+  if (!on_device) {
+    run.reporter.note("embed", fmt::format("the states of all rows take {}: they stay on the host, since {} of device "
+                                           "memory would be needed and {} may be used",
+                                           format_bytes(states_bytes), format_bytes(needed), format_bytes(limit)));
+  }
+  States states(*run.device, on_device);
   const size_t rows_per_batch = std::max<size_t>(1, kBatchTokens / rows.length);
   for (size_t first = 0; first < rows.count(); first += rows_per_batch) {
     const nn::RowBatch batch{std::min(rows_per_batch, rows.count() - first), rows.length};
-    nn::Carry carry;
-    carry.h = decoder.device().allocate(batch.tokens(), dir.config().hidden);
-    decoder.embed(dir, std::span(rows.ids).subspan(first * rows.length, batch.tokens()), carry.h);
-    states.batches.push_back(batch);
-    states.carries.push_back(std::move(carry));
-    states.tokens += batch.tokens();
+    states.add(batch, decoder.embed(dir, std::span(rows.ids).subspan(first * rows.length, batch.tokens())));
   }
   return states;
 }

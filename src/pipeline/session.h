@@ -5,12 +5,14 @@
 #include <optional>
 
 #include "backend/backend.h"
+#include "base/thread_pool.h"
 #include "bitwright/options.h"
 #include "calib/rows.h"
 #include "model/model_dir.h"
 #include "nn/decoder.h"
 #include "pipeline/reporter.h"
 #include "pipeline/stage_clock.h"
+#include "pipeline/states.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer.h"
 
@@ -18,18 +20,24 @@ namespace bw::pipeline {
 
 backend::Precision precision_of(Arithmetic arithmetic);
 
-// A model on disk and its loader of linears: (out, in) floats of an unquantized linear, or of an EXL2 one unpacked.
-nn::Decoder::LinearLoader linear_loader(const model::ModelDir& dir, ThreadPool& pool);
+// The loader of a model's linears: (out, in) floats of an unquantized linear, or of an EXL2 one unpacked on the device.
+nn::Decoder::LinearLoader linear_loader(const model::ModelDir& dir, backend::Backend& device);
 
 // The device and the reporter of a run; made once, before any model is opened.
 struct Run {
   explicit Run(const EngineOptions& options);
-  std::unique_ptr<backend::Backend> device;
+  // On this device, whatever the options name.
+  Run(const EngineOptions& options, std::unique_ptr<backend::Backend> device);
+  std::unique_ptr<backend::Trace> trace;     // null: none is asked for
+  std::unique_ptr<backend::Backend> device;  // goes before the trace
   backend::Precision precision;
+  ThreadPool pool;  // for the host's own work
   Reporter reporter;
   StageClock clock;
-  ThreadPool& pool() const { return *device->host_pool(); }
 };
+
+// Waits for the device, and writes the trace if one is asked for.
+void finish_run(Run& run, const EngineOptions& options);
 
 // The model's chat template, or none; a template that cannot be read is a warning, since only chats need it.
 std::optional<tokenizer::ChatTemplate> load_chat_template(const std::filesystem::path& dir, Reporter& reporter);
@@ -40,15 +48,10 @@ void warn_beyond_positions(Run& run, const model::ModelDir& dir, size_t length);
 // Calibration rows as the options ask for, from files or written by the model itself.
 calib::Rows calibration_rows(Run& run, const model::ModelDir& dir, const CalibrationOptions& options);
 
-// Hidden states of all tokens, in batches of whole rows. `h` of batch b is (tokens of b, hidden).
-struct States {
-  std::vector<nn::RowBatch> batches;
-  std::vector<nn::Carry> carries;
-  size_t tokens = 0;
-};
-
-// The embedded rows. A batch holds about kBatchTokens tokens: its size must not depend on the number of threads.
+// The embedded rows. A batch holds about kBatchTokens tokens: its size must not depend on the number of threads. Where
+// a memory limit leaves no room for the states of all rows beside the weights of two layers, they stay on the host (and
+// the reporter is told).
 inline constexpr size_t kBatchTokens = 4096;
-States embed_rows(const nn::Decoder& decoder, const model::ModelDir& dir, const calib::Rows& rows);
+States embed_rows(Run& run, const nn::Decoder& decoder, const model::ModelDir& dir, const calib::Rows& rows);
 
 }  // namespace bw::pipeline

@@ -1,5 +1,4 @@
-// Where the time of a run went, by stage: wall seconds, and the part of them in matrix products of linears and
-// Hessians.
+// Where the time of a run went, by stage: wall seconds, and what the stage asked of the device.
 #pragma once
 
 #include <chrono>
@@ -18,8 +17,7 @@ class StageClock {
   // Counts the time of its own life for `stage`; stages of the same name add up. Not to be nested.
   class Span {
    public:
-    Span(StageClock& clock, std::string_view stage)
-        : clock_(clock), stage_(stage), counters_(clock.device_.counters()), begin_(std::chrono::steady_clock::now()) {}
+    Span(StageClock& clock, std::string_view stage);
     ~Span();
     Span(const Span&) = delete;
     Span& operator=(const Span&) = delete;
@@ -29,6 +27,7 @@ class StageClock {
     std::string_view stage_;
     backend::Counters counters_;
     std::chrono::steady_clock::time_point begin_;
+    int64_t trace_begin_ns_;
   };
 
   // In the order in which the stages were first met.

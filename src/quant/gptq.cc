@@ -2,15 +2,14 @@
 
 #include <algorithm>
 
-#include "backend/host.h"
-#include "quant/group_kernel.h"
-#include "quant/scale_grid.h"
-
 namespace bw::quant {
 namespace {
 
-constexpr size_t kTileColumns = 256;  // columns of one task: a panel of 128 rows is 128 kB
-constexpr size_t kPanelRows = 256;    // rows whose errors are fed forward inside a panel before the one product past it
+using backend::DType;
+using backend::Tensor;
+namespace op = backend::op;
+
+constexpr size_t kPanelRows = 256;  // rows whose errors are fed forward inside a panel before the one product past it
 
 // A range of whole groups, [first_group, last_group), and the rows they span.
 struct Panel {
@@ -31,104 +30,76 @@ std::vector<Panel> panels_of(const std::vector<Group>& groups) {
   return panels;
 }
 
-size_t tiles_of(size_t cols) { return (cols + kTileColumns - 1) / kTileColumns; }
+// What the groups of a linear share while they are rounded.
+struct Scratch {
+  Tensor errors;       // (rows of a panel, cols)
+  Tensor wanted;       // (1, cols)
+  Tensor code_scales;  // (1, 16)
+};
 
-template <typename T>
-MatrixView<T> tile_of(MatrixView<T> m, size_t tile) {
-  const size_t first = tile * kTileColumns;
-  return m.cols_slice(first, std::min(kTileColumns, m.cols - first));
-}
-
-// The largest scale that a column of the group wants. wanted: (cols) scratch.
-float choose_scale_max(ThreadPool& pool, MatrixView<const float> rows, const float* weights, int bits, float* wanted) {
-  pool.parallel_for(tiles_of(rows.cols), [&](size_t tile, size_t) {
-    find_scales(tile_of(rows, tile), weights, bits, wanted + tile * kTileColumns);
-  });
-  return *std::max_element(wanted, wanted + rows.cols);
+void round_panel(backend::Backend& device, const Tensor& w, const Factor& factor, const std::vector<Group>& groups,
+                 const Panel& panel, const Scratch& scratch, const QuantizedLinear& q) {
+  const size_t panel_end = panel.first + panel.rows;
+  for (size_t g = panel.first_group; g < panel.last_group; ++g) {
+    const Group& group = groups[g];
+    const size_t left = panel_end - group.first;
+    const Tensor rows = w.rows_slice(group.first, left);
+    const Tensor weights = factor.weights.rows_slice(group.first, group.rows);
+    device.enqueue(op::GroupScale{rows.rows_slice(0, group.rows), weights, group.bits, scratch.wanted,
+                                  q.scale_max.rows_slice(g, 1), scratch.code_scales});
+    device.enqueue(op::RoundGroup{rows, factor.u.rows_slice(group.first, group.rows).cols_slice(group.first, left),
+                                  weights, group.bits, scratch.code_scales, q.codes.rows_slice(group.first, group.rows),
+                                  q.scale_codes.rows_slice(g, 1),
+                                  scratch.errors.rows_slice(group.first - panel.first, group.rows), q.error});
+  }
+  if (panel_end == w.rows) return;
+  // W[panel_end:, :] -= U[panel, panel_end:]ᵀ · E
+  const size_t rest = w.rows - panel_end;
+  device.enqueue(op::Gemm{factor.u.rows_slice(panel.first, panel.rows).cols_slice(panel_end, rest), true,
+                          scratch.errors.rows_slice(0, panel.rows), false, w.rows_slice(panel_end, rest), -1.0f, 1.0f,
+                          backend::Precision::kF32});
 }
 
 }  // namespace
 
-Matrix<float> transposed_in_order(ThreadPool& pool, MatrixView<const float> w, const std::vector<uint32_t>& order) {
-  BW_CHECK(order.size() == w.cols);
+Tensor transposed_in_order(backend::Backend& device, const Tensor& w, const Tensor& order) {
   const size_t padded = (w.rows + kColumnStep - 1) / kColumnStep * kColumnStep;
-  Matrix<float> t(w.cols, padded, padded != w.rows);
-  pool.parallel_for((w.rows + kColumnStep - 1) / kColumnStep, [&](size_t tile, size_t) {
-    const size_t first = tile * kColumnStep, n = std::min(kColumnStep, w.rows - first);
-    for (size_t r = 0; r < w.cols; ++r) {
-      const float* column = w.data + order[r];
-      for (size_t c = first; c < first + n; ++c) t(r, c) = column[c * w.stride];
-    }
-  });
-  return t;
+  const Tensor rows = device.allocate(w.cols, padded);
+  device.enqueue(op::TransposeInOrder{w, order, rows});
+  return rows;
 }
 
-QuantizedLinear quantize_gptq(backend::Backend& host, Matrix<float> w, uint32_t out, const Factor& factor,
+QuantizedLinear quantize_gptq(backend::Backend& device, const Tensor& w, uint32_t out, const Factor& factor,
                               const Layout& layout) {
-  ThreadPool& pool = *host.host_pool();
-  const size_t in = w.rows(), cols = w.cols();
-  BW_CHECK(layout.rows() == in && factor.order.size() == in && cols % kColumnStep == 0 && out <= cols);
+  const size_t in = w.rows, cols = w.cols;
+  BW_CHECK(layout.rows() == in && factor.order.rows == in && cols % kColumnStep == 0 && out <= cols);
   const std::vector<Group> groups = layout.groups();
-  QuantizedLinear q{layout,
-                    static_cast<uint32_t>(in),
-                    out,
-                    factor.order,
-                    Matrix<uint8_t>(in, cols),
-                    Matrix<uint8_t>(groups.size(), cols),
-                    std::vector<Half>(groups.size()),
-                    0};
-  Matrix<float> errors(std::min(kPanelRows, in), cols);
-  std::vector<float> wanted(cols);
-  std::vector<double> tile_errors(tiles_of(cols), 0.0);
-
-  for (const Panel& panel : panels_of(groups)) {
-    const size_t panel_end = panel.first + panel.rows;
-    for (size_t g = panel.first_group; g < panel.last_group; ++g) {
-      const Group& group = groups[g];
-      const float* weights = factor.weights.data() + group.first;
-      const MatrixView<float> rows = w.view().rows_slice(group.first, panel_end - group.first);
-      q.scale_max[g] =
-          scale_max_for(choose_scale_max(pool, rows.rows_slice(0, group.rows), weights, group.bits, wanted.data()));
-      const auto scales = code_scales(q.scale_max[g]);
-      const MatrixView<const float> u(factor.u.row(group.first) + group.first, panel_end - group.first,
-                                      panel_end - group.first, in);
-      pool.parallel_for(tiles_of(cols), [&](size_t tile, size_t) {
-        const MatrixView<float> part = tile_of(rows, tile);
-        uint8_t* codes = q.scale_codes.row(g) + tile * kTileColumns;
-        find_codes(part.rows_slice(0, group.rows), weights, group.bits, scales.data(), codes, nullptr);
-        float column_scales[kTileColumns];
-        for (size_t c = 0; c < part.cols; ++c) column_scales[c] = scales[codes[c]];
-        round_and_feed(part, group.rows, u, group.bits, column_scales,
-                       tile_of(q.codes.view().rows_slice(group.first, group.rows), tile),
-                       tile_of(errors.view().rows_slice(group.first - panel.first, group.rows), tile),
-                       &tile_errors[tile]);
-      });
-    }
-    if (panel_end == in) break;
-    // W[panel_end:, :] -= U[panel, panel_end:]ᵀ · E
-    const MatrixView<const float> u(factor.u.row(panel.first) + panel_end, panel.rows, in - panel_end, in);
-    host.gemm(backend::borrow(u), true, backend::borrow(errors.view().rows_slice(0, panel.rows)), false,
-              backend::borrow(w.view().rows_slice(panel_end, in - panel_end)), -1.0f, 1.0f, backend::Precision::kF32);
-  }
-  for (const double e : tile_errors) q.error += e;
+  const QuantizedLinear q{layout,
+                          static_cast<uint32_t>(in),
+                          out,
+                          factor.order,
+                          device.allocate(in, cols, DType::kU8),
+                          device.allocate(groups.size(), cols, DType::kU8),
+                          device.allocate(groups.size(), 1, DType::kF16),
+                          device.allocate(1, 1, DType::kF64)};
+  device.enqueue(op::Fill{q.error, 0});
+  const Scratch scratch{device.allocate(std::min(kPanelRows, in), cols), device.allocate(1, cols),
+                        device.allocate(1, 16)};
+  for (const Panel& panel : panels_of(groups)) round_panel(device, w, factor, groups, panel, scratch, q);
   return q;
 }
 
-Matrix<float> dequantize(ThreadPool& pool, const QuantizedLinear& q) {
-  Matrix<float> w(q.out, q.in);
-  const std::vector<Group> groups = q.layout.groups();
-  pool.parallel_for((q.out + kColumnStep - 1) / kColumnStep, [&](size_t tile, size_t) {
-    const size_t first = tile * kColumnStep, last = std::min<size_t>(q.out, first + kColumnStep);
-    for (size_t g = 0; g < groups.size(); ++g) {
-      const auto scales = code_scales(q.scale_max[g]);
-      const int zero = 1 << (groups[g].bits - 1);
-      for (size_t r = groups[g].first; r < groups[g].first + groups[g].rows; ++r) {
-        for (size_t c = first; c < last; ++c) {
-          w(c, q.order[r]) = round_to_half(static_cast<float>(q.codes(r, c) - zero) * scales[q.scale_codes(g, c)]);
-        }
-      }
-    }
-  });
+Tensor dequantize(backend::Backend& device, const QuantizedLinear& q) {
+  const Tensor w = device.allocate(q.out, q.in);
+  uint32_t row = 0, group = 0;
+  for (const BitRun& run : q.layout.runs) {
+    const uint32_t groups = (run.rows + run.group_size - 1) / run.group_size;
+    device.enqueue(op::Dequantize{q.codes.rows_slice(row, run.rows), q.scale_codes.rows_slice(group, groups),
+                                  q.scale_max.rows_slice(group, groups), q.order.rows_slice(row, run.rows), run.bits,
+                                  run.group_size, w});
+    row += run.rows;
+    group += groups;
+  }
   return w;
 }
 

@@ -23,8 +23,11 @@ struct PriceTable {
   double price(const Layout& layout) const;
 };
 
-// w: (in, padded out) by transposed_in_order(factor.order); not changed.
-PriceTable price_table(ThreadPool& pool, const Matrix<float>& w, const Factor& factor);
+// On the device: (widths · sizes, groups) f64 for price_table. w: (in, padded out) by
+// transposed_in_order(factor.order); not changed.
+backend::Tensor price_errors(backend::Backend& device, const backend::Tensor& w, const Factor& factor);
+// errors: price_errors of a linear of `in` inputs, downloaded.
+PriceTable price_table(MatrixView<const double> errors, uint32_t in);
 
 // GPTQ's real error over that of rounding the original weights: the coarser the levels, the more the corrections that a
 // row has taken add to what it must represent. Measured on random linears; the tests hold the estimate to a sixth of

@@ -1,59 +1,79 @@
-// What the conformance tests of a backend share: random tensors, error norms, and the Highway targets of this
-// processor.
+// What the tests of the devices share: the devices themselves, and the Highway targets of this processor.
 #pragma once
 
-#include <cmath>
-#include <cstring>
 #include <functional>
-#include <span>
+#include <map>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "backend/backend.h"
-#include "base/rng.h"
+#include "backend/cpu/cpu_backend.h"
+#include "backend/devices.h"
+#include "backend/fake_cuda/machine.h"
+#include "bitwright/error.h"
 #include "hwy/highway.h"
 
 namespace bw::backend {
 
-inline std::vector<float> random_floats(size_t n, uint64_t seed, float spread = 1.0f) {
-  Rng rng(seed);
-  std::vector<float> v(n);
-  for (float& x : v) x = spread * (2.0f * rng.next_float() - 1.0f);
-  return v;
+// A device under test.
+struct TestDevice {
+  std::string name;                                // letters, digits and _
+  std::function<std::unique_ptr<Backend>()> make;  // null if this build does not have it
+  bool may_fail = false;                           // the machine may lack it
+  bool checks_indices = true;                      // refuses positions and tokens outside their tables
+  bool played = false;                             // by this processor, and far slower than it
+};
+
+inline void PrintTo(const TestDevice& device, std::ostream* out) { *out << device.name; }
+
+inline TestDevice cuda_test_device() {
+#ifdef BW_CUDA
+  return {"cuda", [] { return make_backend({.name = "cuda"}); }, true, false};
+#else
+  return {"cuda", nullptr, true, false};
+#endif
 }
 
-// A tensor with the given elements, whose rows are `padding` elements further apart than they are long; the padding is
-// NaN, so that reading it shows.
-inline Tensor tensor_of(Backend& device, std::span<const float> data, size_t rows, size_t cols, size_t padding = 0) {
-  const Tensor whole = device.allocate(rows, cols + padding);
-  device.fill(whole, std::nanf(""));
-  const Tensor t = whole.cols_slice(0, cols);
-  device.upload(t, data);
-  return t;
+inline const std::vector<TestDevice>& test_devices() {
+  static const std::vector<TestDevice> devices = [] {
+    std::vector<TestDevice> all;
+    all.push_back({"cpu", [] { return make_cpu_backend(2); }});
+    all.push_back({"cpu_without_bf16", [] { return std::make_unique<cpu::CpuBackend>(2, false); }});
+    all.push_back({"sim", [] { return make_backend({.name = "sim", .threads = 2}); }});
+    all.push_back({"fake_cuda", [] { return fake_cuda::make_backend(); }, false, false, true});
+    all.push_back(cuda_test_device());
+    return all;
+  }();
+  return devices;
 }
 
-inline Tensor index_tensor(Backend& device, std::span<const int32_t> data) {
-  const Tensor t = device.allocate(data.size(), 1, DType::kI32);
-  device.upload(t, data);
-  return t;
-}
-
-inline std::vector<float> values_of(Backend& device, const Tensor& t) {
-  std::vector<float> v(t.rows * t.cols);
-  device.read(t, v, "test");
-  return v;
-}
-
-// Σ (x - y)² / Σ y²: the error's share of the energy. NaN, and thus never below a bound, if x holds one.
-inline double nmse(std::span<const float> x, std::span<const double> y) {
-  EXPECT_EQ(x.size(), y.size());
-  double error = 0, energy = 0;
-  for (size_t i = 0; i < x.size(); ++i) {
-    error += (x[i] - y[i]) * (x[i] - y[i]);
-    energy += y[i] * y[i];
+// Why a device cannot be tested here; empty if it can.
+inline std::string why_skipped(const TestDevice& device) {
+  if (!device.make) return "this build has no " + device.name;
+  if (!device.may_fail) return {};
+  static std::map<std::string, std::string> reasons;
+  const auto [at, fresh] = reasons.try_emplace(device.name);
+  if (!fresh) return at->second;
+  try {
+    device.make();
+  } catch (const Error& e) {
+    at->second = e.what();
   }
-  return energy > 0 ? error / energy : error;
+  return at->second;
+}
+
+// Those that can.
+inline std::vector<TestDevice> usable_devices() {
+  std::vector<TestDevice> usable;
+  for (const TestDevice& device : test_devices()) {
+    if (why_skipped(device).empty()) usable.push_back(device);
+  }
+  return usable;
 }
 
 // Runs the body under every instruction set that this processor and this build have.
@@ -68,15 +88,16 @@ inline void for_each_simd_target(const std::function<void()>& body) {
   }
 }
 
-// Results of `work` on backends of 1, 2 and 3 threads must be the same bytes.
-inline void expect_same_at_any_thread_count(const std::function<std::vector<float>(Backend&)>& work) {
-  const auto one = work(*make_cpu_backend(1));
-  for (const size_t threads : {2, 3}) {
-    const auto device = make_cpu_backend(threads);
-    const auto other = work(*device);
-    ASSERT_EQ(one.size(), other.size());
-    EXPECT_EQ(0, std::memcmp(one.data(), other.data(), one.size() * sizeof(float))) << threads << " threads";
+// Whether enqueueing or what comes after throws.
+template <typename O>
+bool refuses(Backend& device, O op) {
+  try {
+    device.enqueue(std::move(op));
+    device.wait_all("test");
+  } catch (const Error&) {
+    return true;
   }
+  return false;
 }
 
 }  // namespace bw::backend

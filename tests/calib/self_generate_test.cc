@@ -7,7 +7,9 @@
 
 #include "io/file_write.h"
 #include "io/json.h"
+#include "support/devices.h"
 #include "support/errors.h"
+#include "support/plain_linears.h"
 #include "support/temp_dir.h"
 
 namespace bw::calib {
@@ -23,6 +25,7 @@ struct Setting {
   std::optional<tokenizer::ChatTemplate> chat;
   bool bos = true;
   size_t threads = 2;
+  const char* device = "cpu";
 };
 
 Rows generate(const SelfGenerateOptions& options, const Setting& setting = {}) {
@@ -30,16 +33,17 @@ Rows generate(const SelfGenerateOptions& options, const Setting& setting = {}) {
   io::Json json = io::load_json(kModel / "tokenizer.json");
   if (!setting.bos) json["post_processor"] = nullptr;
   const auto tokenizer = tokenizer::Tokenizer::from_json(json.dump(), "test");
-  const auto device = backend::make_cpu_backend(setting.threads);
+  const auto device = test::make_device(setting.device, setting.threads);
+  ThreadPool pool(setting.threads);
   const nn::LanguageModel model(*device, dir, options.length, backend::Precision::kF32,
-                                [&](const model::LinearInfo& info) { return dir.load_linear(info); });
+                                test::plain_linears(dir, *device));
   size_t last = 0, total = 0;
-  const Rows rows =
-      self_generate(model, tokenizer, setting.chat ? &*setting.chat : nullptr, options, [&](size_t done, size_t all) {
-        EXPECT_GT(done, last);
-        last = done;
-        total = all;
-      });
+  const auto progress = [&](size_t done, size_t all) {
+    EXPECT_GT(done, last);
+    last = done;
+    total = all;
+  };
+  const Rows rows = self_generate(model, tokenizer, setting.chat ? &*setting.chat : nullptr, options, pool, progress);
   EXPECT_EQ(last, total);
   return rows;
 }
@@ -47,6 +51,7 @@ Rows generate(const SelfGenerateOptions& options, const Setting& setting = {}) {
 TEST(SelfGenerate, TheSeedDecides) {
   const Rows one = generate({13, 20, 5}, {{}, true, 1}), again = generate({13, 20, 5}, {{}, true, 3});
   EXPECT_EQ(one.ids, again.ids);
+  EXPECT_EQ(one.ids, generate({13, 20, 5}, {{}, true, 2, "sim"}).ids);
   EXPECT_EQ(one.count(), 13u);
   EXPECT_EQ(one.length, 20u);
   EXPECT_EQ(one.source, "self-generated");

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <tuple>
 
 #include <gtest/gtest.h>
 
 #include "bitwright/error.h"
 #include "nn/reference.h"
+#include "support/devices.h"
 
 namespace bw::nn {
 namespace {
@@ -65,16 +68,18 @@ model::ModelConfig dynamic() {
 
 Tensor row_of(backend::Backend& device, const std::vector<float>& values) {
   if (values.empty()) return {};
-  const Tensor t = device.allocate(1, values.size());
-  device.upload(t, values);
-  return t;
+  return device.upload(std::span<const float>(values), 1, values.size());
+}
+
+std::shared_ptr<const backend::Weight> pack(const Decoder& decoder, const Matrix<float>& w) {
+  return decoder.pack(decoder.device().upload(w.span(), w.rows(), w.cols()));
 }
 
 LayerWeights load(const Decoder& decoder, const reference::Layer& layer) {
   backend::Backend& device = decoder.device();
   LayerWeights w;
   for (size_t i = 0; i < model::kLinearsPerLayer; ++i) {
-    w.linears[i] = decoder.prepare(layer.linears[i].weight);
+    w.linears[i] = pack(decoder, layer.linears[i].weight);
     w.biases[i] = row_of(device, layer.linears[i].bias);
   }
   w.attention_in_norm = row_of(device, layer.norms.attention_in);
@@ -91,11 +96,11 @@ std::vector<float> random_states(size_t tokens, size_t hidden) {
   return reference::random(rng, tokens * hidden, 0.0f, 1.0f);
 }
 
-std::vector<float> read(backend::Backend& device, const Tensor& t) {
-  std::vector<float> v(t.rows * t.cols);
-  device.read(t, v, "test");
-  return v;
+Tensor upload(backend::Backend& device, std::span<const float> states, size_t hidden) {
+  return device.upload(states, states.size() / hidden, hidden);
 }
+
+std::vector<float> read(backend::Backend& device, const Tensor& t) { return device.read<float>(t, "test"); }
 
 // Hidden states of all rows after all layers, and their logits.
 struct Outcome {
@@ -122,15 +127,14 @@ Outcome expected(const reference::Model& m, const std::vector<float>& states, co
 
 Tensor logits_of(const Decoder& decoder, const reference::Model& m, const Tensor& h) {
   const Tensor out = decoder.device().allocate(h.rows, m.config.vocab_size);
-  decoder.logits(h, row_of(decoder.device(), m.final_norm), *decoder.prepare(m.head), out);
+  decoder.logits(h, row_of(decoder.device(), m.final_norm), pack(decoder, m.head), out);
   return out;
 }
 
 Outcome forward(const Decoder& decoder, const reference::Model& m, const std::vector<float>& states,
                 const RowBatch& batch) {
   backend::Backend& device = decoder.device();
-  Tensor h = device.allocate(batch.tokens(), m.config.hidden);
-  device.upload(h, states);
+  Tensor h = upload(device, states, m.config.hidden);
   for (size_t l = 0; l < m.config.n_layers; ++l) decoder.forward_layer(load(decoder, m.layers[l]), l, batch, h);
   return {read(device, h), read(device, logits_of(decoder, m, h))};
 }
@@ -145,13 +149,20 @@ void expect_near(const std::vector<float>& got, const std::vector<float>& want, 
   EXPECT_LT(worst, tolerance);
 }
 
-class DecoderOf : public testing::TestWithParam<model::ModelConfig (*)()> {};
-INSTANTIATE_TEST_SUITE_P(Configs, DecoderOf, testing::Values(llama, with_biases, gemma, llama3, dynamic));
+using ConfigAndDevice = std::tuple<model::ModelConfig (*)(), const char*>;
+
+class DecoderOf : public testing::TestWithParam<ConfigAndDevice> {
+ protected:
+  const model::ModelConfig config_ = std::get<0>(GetParam())();
+  const std::unique_ptr<backend::Backend> device_ = test::make_device(std::get<1>(GetParam()));
+};
+INSTANTIATE_TEST_SUITE_P(Configs, DecoderOf,
+                         testing::Combine(testing::Values(llama, with_biases, gemma, llama3, dynamic),
+                                          testing::ValuesIn(test::kDevices)));
 
 TEST_P(DecoderOf, ForwardMatchesTheReference) {
-  const auto m = reference::random_model(GetParam()(), 1);
-  const auto device = backend::make_cpu_backend(2);
-  const Decoder decoder(*device, m.config, 32, backend::Precision::kF32);
+  const auto m = reference::random_model(config_, 1);
+  const Decoder decoder(*device_, m.config, 32, backend::Precision::kF32);
   for (const RowBatch batch : {RowBatch{1, 1}, RowBatch{3, 17}, RowBatch{2, 7}, RowBatch{1, 32}}) {
     const auto states = random_states(batch.tokens(), m.config.hidden);
     const Outcome want = expected(m, states, batch), got = forward(decoder, m, states, batch);
@@ -161,16 +172,12 @@ TEST_P(DecoderOf, ForwardMatchesTheReference) {
 }
 
 TEST_P(DecoderOf, SiteBySiteIsForwardLayer) {
-  const auto m = reference::random_model(GetParam()(), 2);
-  const auto device = backend::make_cpu_backend(2);
-  const Decoder decoder(*device, m.config, 16, backend::Precision::kF32);
+  const auto m = reference::random_model(config_, 2);
+  const Decoder decoder(*device_, m.config, 16, backend::Precision::kF32);
   const RowBatch batch{2, 9};
   const auto states = random_states(batch.tokens(), m.config.hidden);
   const LayerWeights weights = load(decoder, m.layers[0]);
-  Tensor h = device->allocate(batch.tokens(), m.config.hidden),
-         whole = device->allocate(batch.tokens(), m.config.hidden);
-  device->upload(h, states);
-  device->upload(whole, states);
+  Tensor h = upload(*device_, states, m.config.hidden), whole = upload(*device_, states, m.config.hidden);
   decoder.forward_layer(weights, 0, batch, whole);
   Carry carry{h, {}};
   decoder.begin(weights, carry);
@@ -181,22 +188,21 @@ TEST_P(DecoderOf, SiteBySiteIsForwardLayer) {
     decoder.advance(weights, 0, site, batch, carry);
   }
   EXPECT_TRUE(carry.x.empty());
-  EXPECT_EQ(read(*device, carry.h), read(*device, whole));
+  EXPECT_EQ(read(*device_, carry.h), read(*device_, whole));
 }
 
 TEST_P(DecoderOf, CacheContinuesARow) {
-  model::ModelConfig config = GetParam()();
+  model::ModelConfig config = config_;
   if (config.rope.scaling == model::RopeScaling::kDynamic) config.max_position = 64;  // else the past's angles differ
   const auto m = reference::random_model(config, 3);
-  const auto device = backend::make_cpu_backend(2);
-  const Decoder decoder(*device, m.config, 16, backend::Precision::kF32);
+  const Decoder decoder(*device_, m.config, 16, backend::Precision::kF32);
   const RowBatch batch{3, 14};
   const size_t hidden = m.config.hidden, prompt = 5;
   const auto states = random_states(batch.tokens(), hidden);
   const Outcome want = expected(m, states, batch);
   std::vector<LayerWeights> weights;
   for (const auto& layer : m.layers) weights.push_back(load(decoder, layer));
-  KvCache cache(*device, m.config, batch.sequences, 15);
+  KvCache cache(*device_, m.config, batch.sequences, 15);
   for (size_t first = 0; first < batch.length;) {
     const RowBatch step{batch.sequences, first == 0 ? prompt : 1};
     std::vector<float> part, want_part;
@@ -206,11 +212,10 @@ TEST_P(DecoderOf, CacheContinuesARow) {
       part.insert(part.end(), states.begin() + at, states.begin() + end);
       want_part.insert(want_part.end(), want.hidden.begin() + at, want.hidden.begin() + end);
     }
-    Tensor h = device->allocate(step.tokens(), hidden);
-    device->upload(h, part);
+    Tensor h = upload(*device_, part, hidden);
     for (size_t l = 0; l < m.config.n_layers; ++l) decoder.forward_layer(weights[l], l, step, h, &cache);
     cache.length += step.length;
-    expect_near(read(*device, h), want_part, 2e-5f);
+    expect_near(read(*device_, h), want_part, 2e-5f);
     first += step.length;
   }
 }
@@ -224,8 +229,7 @@ TEST(Decoder, CacheOfOneTokenPrompt) {
   KvCache cache(*device, m.config, 1, 2);
   std::vector<float> got;
   for (size_t t = 0; t < 2; ++t) {
-    Tensor h = device->allocate(1, m.config.hidden);
-    device->upload(h, std::span(states).subspan(t * m.config.hidden, m.config.hidden));
+    Tensor h = upload(*device, std::span(states).subspan(t * m.config.hidden, m.config.hidden), m.config.hidden);
     for (size_t l = 0; l < m.config.n_layers; ++l) {
       decoder.forward_layer(load(decoder, m.layers[l]), l, {1, 1}, h, &cache);
     }
@@ -252,15 +256,17 @@ TEST(Decoder, LongBatchesGoThroughInChunksWithoutChangingARow) {
   expect_near(last, first, 1e-5f);
 }
 
-TEST(Decoder, IsTheSameBytesAtAnyThreadCount) {
+TEST(Decoder, IsTheSameBytesOnEveryDeviceAtAnyThreadCount) {
   for (const auto precision : {backend::Precision::kF32, backend::Precision::kBF16}) {
     const auto m = reference::random_model(gemma(), 6);
     const RowBatch batch{20, 31};
     const auto states = random_states(batch.tokens(), m.config.hidden);
     std::vector<Outcome> outcomes;
-    for (const size_t threads : {1, 2, 3}) {
-      const auto device = backend::make_cpu_backend(threads);
-      outcomes.push_back(forward(Decoder(*device, m.config, 31, precision), m, states, batch));
+    for (const char* name : test::kDevices) {
+      for (const size_t threads : {1, 2, 3}) {
+        const auto device = test::make_device(name, threads);
+        outcomes.push_back(forward(Decoder(*device, m.config, 31, precision), m, states, batch));
+      }
     }
     for (const Outcome& o : outcomes) {
       EXPECT_EQ(0, std::memcmp(o.hidden.data(), outcomes[0].hidden.data(), o.hidden.size() * sizeof(float)));

@@ -2,11 +2,14 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <set>
 
 #include <gtest/gtest.h>
 
 #include "nn/decoder.h"
+#include "support/devices.h"
+#include "support/plain_linears.h"
 
 namespace bw::nn {
 namespace {
@@ -37,8 +40,7 @@ void expect_near(std::span<const float> got, std::span<const float> want, float 
 
 // hidden: (layers + 1, rows, hidden) and hidden_last: (layers + 1, hidden) of the golden file.
 void expect_states(const Tensor& h, size_t state, const io::ShardSet& golden, backend::Backend& device) {
-  std::vector<float> got(h.rows * h.cols);
-  device.read(h, got, "test");
+  const std::vector<float> got = device.read<float>(h, "test");
   const auto first = floats(golden, "hidden"), last = floats(golden, "hidden_last");
   const size_t rows = golden.require("hidden").shape()[1], n = rows * h.cols;
   const std::string where = "after layer " + std::to_string(state);
@@ -50,27 +52,33 @@ const std::set<std::string> kFolders = {"gemma3",       "gemma3-softcap",       
                                         "llama-bias",   "llama-dynamic-long",    "llama-dynamic-short",
                                         "llama-llama3", "mistral-window-linear", "qwen2-window"};
 
-void check(const fs::path& folder) {
-  SCOPED_TRACE(folder.filename().string());
+// Runs all rows; `after(state, h)` sees the embeddings (state 0) and the states after each layer. Returns logits
+// (tokens, vocabulary).
+std::vector<float> run(backend::Backend& device, const model::ModelDir& dir, std::span<const uint32_t> ids,
+                       backend::Precision precision, const std::function<void(size_t, const Tensor&)>& after) {
+  const Decoder decoder(device, dir.config(), ids.size(), precision);
+  const auto load = test::plain_linears(dir, device);
+  Tensor h = decoder.embed(dir, ids);
+  after(0, h);
+  for (size_t layer = 0; layer < dir.config().n_layers; ++layer) {
+    LayerWeights weights = decoder.load_layer(dir, layer, load);
+    decoder.pack(weights, false);
+    decoder.forward_layer(weights, layer, {1, ids.size()}, h);
+    after(layer + 1, h);
+  }
+  const Tensor logits = device.allocate(ids.size(), dir.vocab_rows());
+  decoder.logits(h, decoder.load_final_norm(dir), decoder.pack(load(dir.head())), logits);
+  return device.read<float>(logits, "test");
+}
+
+void check(const fs::path& folder, const char* device_name) {
+  SCOPED_TRACE(folder.filename().string() + " on " + device_name);
   const model::ModelDir dir(folder);
   const io::ShardSet golden(folder / "golden.safetensors");
-  const auto ids = ids_of(golden);
-  const auto device = backend::make_cpu_backend(2);
-  const Decoder decoder(*device, dir.config(), ids.size(), backend::Precision::kF32);
-  Tensor h = device->allocate(ids.size(), dir.config().hidden);
-  decoder.embed(dir, ids, h);
-  expect_states(h, 0, golden, *device);
-  for (size_t layer = 0; layer < dir.config().n_layers; ++layer) {
-    const auto load = [&](const model::LinearInfo& info) { return dir.load_linear(info); };
-    decoder.forward_layer(decoder.load_layer(dir, layer, load), layer, {1, ids.size()}, h);
-    expect_states(h, layer + 1, golden, *device);
-  }
-  const Tensor norm = device->allocate(1, dir.config().hidden), logits = device->allocate(ids.size(), dir.vocab_rows());
-  device->upload(norm, dir.load_final_norm());
-  decoder.logits(h, norm, *decoder.prepare(dir.load_linear(dir.head())), logits);
-  std::vector<float> got(logits.rows * logits.cols);
-  device->read(logits, got, "test");
-  expect_near(got, floats(golden, "logits"), 1e-4f, "logits");
+  const auto device = test::make_device(device_name);
+  const auto logits = run(*device, dir, ids_of(golden), backend::Precision::kF32,
+                          [&](size_t state, const Tensor& h) { expect_states(h, state, golden, *device); });
+  expect_near(logits, floats(golden, "logits"), 1e-4f, "logits");
 }
 
 TEST(Golden, ForwardMatchesTransformersOnEveryFixture) {
@@ -79,7 +87,9 @@ TEST(Golden, ForwardMatchesTransformersOnEveryFixture) {
     seen.insert(folder.path().filename().string());
   }
   EXPECT_EQ(seen, kFolders);
-  for (const std::string& name : kFolders) check(fs::path(BW_FIXTURES) / "models" / name);
+  for (const std::string& name : kFolders) {
+    for (const char* device : test::kDevices) check(fs::path(BW_FIXTURES) / "models" / name, device);
+  }
 }
 
 // Perplexity of the row of ids under logits (tokens, vocabulary).
@@ -95,24 +105,6 @@ double perplexity(std::span<const float> logits, std::span<const uint32_t> ids) 
   return std::exp(nll / static_cast<double>(ids.size() - 1));
 }
 
-// (tokens, vocabulary)
-std::vector<float> logits_of(const model::ModelDir& dir, std::span<const uint32_t> ids, backend::Precision precision) {
-  const auto device = backend::make_cpu_backend(2);
-  const Decoder decoder(*device, dir.config(), ids.size(), precision);
-  Tensor h = device->allocate(ids.size(), dir.config().hidden);
-  decoder.embed(dir, ids, h);
-  const auto load = [&](const model::LinearInfo& info) { return dir.load_linear(info); };
-  for (size_t layer = 0; layer < dir.config().n_layers; ++layer) {
-    decoder.forward_layer(decoder.load_layer(dir, layer, load), layer, {1, ids.size()}, h);
-  }
-  const Tensor norm = device->allocate(1, dir.config().hidden), logits = device->allocate(ids.size(), dir.vocab_rows());
-  device->upload(norm, dir.load_final_norm());
-  decoder.logits(h, norm, *decoder.prepare(dir.load_linear(dir.head())), logits);
-  std::vector<float> got(logits.rows * logits.cols);
-  device->read(logits, got, "test");
-  return got;
-}
-
 // The random models spread their logits widely: about 10 nats a token. Measured: perplexities within 1.3 %, logits
 // within 0.31 (llama-llama3, both).
 TEST(Golden, BFloat16KeepsThePerplexity) {
@@ -121,7 +113,9 @@ TEST(Golden, BFloat16KeepsThePerplexity) {
     const model::ModelDir dir(fs::path(BW_FIXTURES) / "models" / name);
     const io::ShardSet golden(dir.path() / "golden.safetensors");
     const auto ids = ids_of(golden);
-    const auto want = floats(golden, "logits"), got = logits_of(dir, ids, backend::Precision::kBF16);
+    const auto device = test::make_device("cpu");
+    const auto want = floats(golden, "logits");
+    const auto got = run(*device, dir, ids, backend::Precision::kBF16, [](size_t, const Tensor&) {});
     ASSERT_EQ(got.size(), want.size());
     const double original = perplexity(want, ids), rounded = perplexity(got, ids);
     float worst = 0;

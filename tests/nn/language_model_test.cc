@@ -6,24 +6,26 @@
 
 #include <gtest/gtest.h>
 
+#include "support/devices.h"
 #include "support/errors.h"
+#include "support/plain_linears.h"
 
 namespace bw::nn {
 namespace {
 
-TEST(LanguageModel, ACacheThatGrowsGivesTheSameLogits) {
+class LanguageModelOn : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Devices, LanguageModelOn, testing::ValuesIn(test::kDevices));
+
+TEST_P(LanguageModelOn, ACacheThatGrowsGivesTheSameLogits) {
   const model::ModelDir dir(std::filesystem::path(BW_FIXTURES) / "models" / "gemma3");
-  const auto device = backend::make_cpu_backend(2);
-  const auto load = [&](const model::LinearInfo& info) { return dir.load_linear(info); };
-  const LanguageModel model(*device, dir, 24, backend::Precision::kF32, load);
+  const auto device = test::make_device(GetParam());
+  const LanguageModel model(*device, dir, 24, backend::Precision::kF32, test::plain_linears(dir, *device));
   KvCache fixed(*device, dir.config(), 2, 24), growing(*device, dir.config(), 2, 1);
   for (uint32_t at = 0; at < 24; ++at) {
     const std::vector<uint32_t> ids = {at * 7 % 250, at * 11 % 250 + 3};
-    std::vector<float> want(2 * dir.vocab_rows()), got(want.size());
-    device->read(model.step(ids, 1, fixed), want, "test");
+    const auto want = device->read<float>(model.step(ids, 1, fixed), "test");
     make_room(*device, dir.config(), growing.length + 1, growing);
-    device->read(model.step(ids, 1, growing), got, "test");
-    ASSERT_EQ(got, want) << at;
+    ASSERT_EQ(device->read<float>(model.step(ids, 1, growing), "test"), want) << at;
   }
   EXPECT_EQ(growing.capacity, 32u);
   EXPECT_EQ(growing.length, 24u);

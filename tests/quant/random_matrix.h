@@ -1,40 +1,26 @@
-// Random inputs and double-precision references that the tests of quant and codec share.
+// Random inputs of the tests of quant, and double-precision errors.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <numeric>
 #include <vector>
 
-#include "base/half.h"
+#include "backend/cases/rounding.h"
 #include "base/matrix.h"
 #include "base/rng.h"
-#include "quant/gptq.h"
-#include "quant/layout.h"
 
 namespace bw::quant {
 
-inline double normal(Rng& rng) {
-  const double u = 1.0 - rng.next_double(), v = rng.next_double();
-  return std::sqrt(-2 * std::log(u)) * std::cos(6.283185307179586 * v);
-}
+using backend::conformance::normal;
+using backend::conformance::Spread;
 
-enum class Spread { kGaussian, kLaplace, kHeavyTailed, kOneOutlier };
-
-// (rows, cols) of the given distribution, about `size` large. kOneOutlier: one value of 12 sizes in every column.
+// (rows, cols) of the given distribution, about `size` large.
 inline Matrix<float> random_matrix(size_t rows, size_t cols, uint64_t seed, float size = 1,
                                    Spread spread = Spread::kGaussian) {
-  Rng rng(seed);
   Matrix<float> m(rows, cols);
-  for (float& x : m.span()) {
-    double v = normal(rng);
-    if (spread == Spread::kLaplace) v = (v < 0 ? 1 : -1) * std::log(1.0 - rng.next_double());
-    if (spread == Spread::kHeavyTailed) v /= std::sqrt(0.2 + std::pow(normal(rng), 2));
-    x = static_cast<float>(v) * size;
-  }
-  if (spread != Spread::kOneOutlier || rows == 0) return m;
-  for (size_t c = 0; c < cols; ++c) m(rng.below(static_cast<uint32_t>(rows)), c) = 12 * size;
+  const std::vector<float> values = backend::conformance::spread_floats(rows, cols, seed, size, spread);
+  std::copy(values.begin(), values.end(), m.span().begin());
   return m;
 }
 
@@ -54,32 +40,6 @@ inline Matrix<float> random_hessian(size_t n, size_t tokens, uint64_t seed, floa
   Matrix<float> m(n, n);
   std::transform(h.begin(), h.end(), m.span().begin(), [](double v) { return static_cast<float>(v); });
   return m;
-}
-
-// Codes, scale codes, scales and an order at random for any layout.
-inline QuantizedLinear random_codes(const Layout& layout, uint32_t out, uint64_t seed) {
-  Rng rng(seed);
-  const std::vector<Group> groups = layout.groups();
-  const uint32_t in = layout.rows();
-  const size_t cols = (out + 31) / 32 * 32;
-  QuantizedLinear q{layout,
-                    in,
-                    out,
-                    std::vector<uint32_t>(in),
-                    Matrix<uint8_t>(in, cols),
-                    Matrix<uint8_t>(groups.size(), cols),
-                    std::vector<Half>(groups.size()),
-                    0};
-  std::iota(q.order.begin(), q.order.end(), 0u);
-  for (uint32_t i = in; i > 1; --i) std::swap(q.order[i - 1], q.order[rng.below(i)]);
-  for (size_t g = 0; g < groups.size(); ++g) {
-    q.scale_max[g] = Half(static_cast<uint16_t>(0x1400 + rng.below(0x2400)));
-    for (size_t c = 0; c < cols; ++c) q.scale_codes(g, c) = static_cast<uint8_t>(rng.below(16));
-    for (uint32_t r = groups[g].first; r < groups[g].first + groups[g].rows; ++r) {
-      for (size_t c = 0; c < cols; ++c) q.codes(r, c) = static_cast<uint8_t>(rng.below(1u << groups[g].bits));
-    }
-  }
-  return q;
 }
 
 // tr(Δ H Δᵀ) for Δ (out, in), with `added` on the diagonal of H; where `dead_diagonal` is not 0 it replaces zeros

@@ -37,7 +37,7 @@ std::pair<size_t, size_t> strides_of(size_t stride, bool transposed) {
 
 ConstView Gemm::prepared(ConstView x, Operands operands, std::shared_ptr<Memory>& storage) {
   storage = blocks_.take(x.rows * x.cols * sizeof(float));
-  const View dense(static_cast<float*>(storage->device_pointer()), x.rows, x.cols);
+  const View dense(static_cast<float*>(storage->pointer()), x.rows, x.cols);
   if (operands == Operands::kRoundedF32) {
     round_to_bf16(pool_, x, dense);
   } else {
@@ -52,7 +52,7 @@ ConstView Gemm::rounded(ConstView x, Operands operands, std::shared_ptr<Memory>&
 
 const BFloat16* Gemm::converted(ConstView x, std::shared_ptr<Memory>& storage) {
   storage = blocks_.take(x.rows * x.cols * sizeof(BFloat16));
-  auto* const data = static_cast<BFloat16*>(storage->device_pointer());
+  auto* const data = static_cast<BFloat16*>(storage->pointer());
   to_bf16(pool_, x, MatrixView<BFloat16>(data, x.rows, x.cols));
   return data;
 }
@@ -98,7 +98,7 @@ void Gemm::accumulate_gram(ConstView x, const ConstView* weight, View h, Operand
     const size_t tokens = std::min(kGramTokens, x.rows - first);
     ConstView left = x.rows_slice(first, tokens), right = left;
     if (weight) {
-      const View copy(static_cast<float*>(scaled->device_pointer()), tokens, n);
+      const View copy(static_cast<float*>(scaled->pointer()), tokens, n);
       scale_rows(pool_, left, weight->rows_slice(first, tokens), copy);
       right = copy;
     }

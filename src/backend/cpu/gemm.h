@@ -4,7 +4,6 @@
 #include <memory>
 #include <vector>
 
-#include "backend/backend.h"
 #include "backend/cpu/matmul.h"
 #include "backend/cpu/memory.h"
 #include "backend/cpu/ops.h"
@@ -15,13 +14,13 @@ namespace bw::backend::cpu {
 // multiplied as floats: the same numbers, up to the order of summation.
 enum class Operands : uint8_t { kF32, kBF16, kRoundedF32 };
 
-// A prepared weight: panels of `panel_width` outputs (the last may be narrower), packed one after the other.
+// A packed weight: panels of `panel_width` outputs (the last may be narrower), packed one after the other.
 class PackedWeight final : public Weight {
  public:
+  // Empty, to be packed once.
+  PackedWeight(size_t out, size_t in, Operands operands);
   // w (out, in)
-  PackedWeight(ThreadPool& pool, ConstView w, Operands operands);
-  size_t in() const override { return in_; }
-  size_t out() const override { return out_; }
+  void pack(ThreadPool& pool, ConstView w);
   Operands operands() const { return operands_; }
   TileType type() const { return operands_ == Operands::kBF16 ? TileType::kBF16 : TileType::kF32; }
   size_t panel_width() const { return panel_width_; }
@@ -30,7 +29,7 @@ class PackedWeight final : public Weight {
   bool whole() const { return whole_; }  // panel(0) is also the packed whole
 
  private:
-  size_t in_, out_, panel_width_, n_panels_, panel_bytes_ = 0;
+  size_t panel_width_, n_panels_, panel_bytes_ = 0;
   Operands operands_;
   bool whole_ = false;
   AlignedBuffer<std::byte> data_;
@@ -41,7 +40,7 @@ class Gemm {
   // `blocks` lends the memory for copies of operands.
   Gemm(ThreadPool& pool, BlockCache& blocks) : pool_(pool), blocks_(blocks) {}
 
-  // See Backend. bias: (out) or null.
+  // See ops.h. bias: (out) or null.
   void linear(ConstView x, const PackedWeight& w, const float* bias, View y, bool accumulate);
   void gemm(ConstView a, bool transpose_a, ConstView b, bool transpose_b, View c, float alpha, float beta,
             Operands operands);

@@ -24,20 +24,28 @@ const void* row_of(const void* a, const PackedWeight& w, size_t row) {
 
 }  // namespace
 
-PackedWeight::PackedWeight(ThreadPool& pool, ConstView w, Operands operands)
-    : in_(w.cols),
-      out_(w.rows),
-      panel_width_(width_of_panels(w.rows)),
-      n_panels_(ceil_div(out_, panel_width_)),
-      operands_(operands) {
-  if (in_ == 0 || out_ == 0) return;
-  const size_t last = out_ - (n_panels_ - 1) * panel_width_;
-  panel_bytes_ = packed_bytes(type(), panel_width_, in_);
-  data_ = AlignedBuffer<std::byte>((n_panels_ - 1) * panel_bytes_ + packed_bytes(type(), last, in_));
-  whole_ = packed_panels_join(type(), panel_width_, out_, in_);
+PackedWeight::PackedWeight(size_t out, size_t in, Operands operands)
+    : Weight(out, in),
+      panel_width_(width_of_panels(out)),
+      n_panels_(ceil_div(out, panel_width_)),
+      operands_(operands) {}
+
+void PackedWeight::pack(ThreadPool& pool, ConstView w) {
+  BW_CHECK(w.rows == out() && w.cols == in() && data_.size() == 0);
+  if (in() == 0 || out() == 0) return;
+  const size_t last = out() - (n_panels_ - 1) * panel_width_;
+  panel_bytes_ = packed_bytes(type(), panel_width_, in());
+  data_ = AlignedBuffer<std::byte>((n_panels_ - 1) * panel_bytes_ + packed_bytes(type(), last, in()));
+  whole_ = packed_panels_join(type(), panel_width_, out(), in());
+  Matrix<float> rounded;
+  if (operands_ == Operands::kRoundedF32) {
+    rounded = Matrix<float>(w.rows, w.cols);
+    round_to_bf16(pool, w, rounded.view());
+    w = rounded.view();
+  }
   pool.parallel_for(n_panels_, [&](size_t i, size_t) {
     const size_t first = i * panel_width_;
-    pack_panel(type(), w.rows_slice(first, std::min(panel_width_, out_ - first)), data_.data() + i * panel_bytes_);
+    pack_panel(type(), w.rows_slice(first, std::min(panel_width_, out() - first)), data_.data() + i * panel_bytes_);
   });
 }
 

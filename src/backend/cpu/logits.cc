@@ -41,7 +41,8 @@ double log_sum_exp(const float* x, size_t n, float maximum) {
   return maximum + std::log(total);
 }
 
-// Σ exp(p - max p) · (p - q - shift). The shift keeps the terms small, so that little is lost in their sum.
+// Σ exp(p - max p) · (p - q - shift), over the tokens that p gives a chance. The shift keeps the terms small, so that
+// little is lost in their sum.
 double weighted_difference(const float* p, const float* q, size_t n, float maximum, float shift) {
   const FloatTag d;
   const size_t step = hn::Lanes(d);
@@ -53,10 +54,15 @@ double weighted_difference(const float* p, const float* q, size_t n, float maxim
     size_t i = first;
     for (; i + step <= end; i += step) {
       const FloatVec a = hn::LoadU(d, p + i), b = hn::LoadU(d, q + i);
-      sum = hn::MulAdd(exp_below(a, top), hn::Sub(hn::Sub(a, b), offset), sum);
+      const FloatVec weight = exp_below(a, top);
+      const FloatVec term = hn::Mul(weight, hn::Sub(hn::Sub(a, b), offset));
+      sum = hn::Add(sum, hn::IfThenZeroElse(hn::Eq(weight, hn::Zero(d)), term));  // else -inf would be lost in NaN
     }
     total += hn::GetLane(hn::SumOfLanes(d, sum));
-    for (; i < end; ++i) total += std::exp(p[i] - maximum) * (p[i] - q[i] - shift);
+    for (; i < end; ++i) {
+      const float weight = std::exp(p[i] - maximum);
+      if (weight != 0) total += weight * (p[i] - q[i] - shift);
+    }
   }
   return total;
 }

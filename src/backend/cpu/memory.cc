@@ -18,7 +18,7 @@ class BlockCache::Block final : public Memory {
  public:
   Block(std::shared_ptr<BlockCache> home, Buffer buffer) : home_(std::move(home)), buffer_(std::move(buffer)) {}
   ~Block() override { home_->give_back(std::move(buffer_)); }
-  void* device_pointer() override { return buffer_.data(); }
+  void* pointer() override { return buffer_.data(); }
   size_t bytes() const override { return buffer_.size(); }
 
  private:

@@ -6,8 +6,7 @@
 #include <memory>
 #include <mutex>
 
-#include "backend/backend.h"
-#include "base/matrix.h"
+#include "backend/tensor.h"
 
 namespace bw::backend::cpu {
 

@@ -1,5 +1,7 @@
-// Norms of rows.
+// Norms and products of rows.
 #include <cmath>
+#include <numeric>
+#include <vector>
 
 #include "backend/cpu/ops.h"
 #include "backend/cpu/parallel.h"
@@ -19,7 +21,25 @@ void rms_norm_run(const float* x, const float* weight, size_t n, float eps, floa
   map2(x, weight, y, n, [factor](FloatVec v, FloatVec w) HWY_ATTR { return hn::Mul(hn::Mul(v, factor), w); });
 }
 
-float squared_norm(const float* x, size_t n) { return dot(x, x, n); }
+float squared_norm(const float* x, const float*, size_t n) { return dot(x, x, n); }
+
+float dot_of_rows(const float* x, const float* y, size_t n) { return dot(x, y, n); }
+
+float squared_distance(const float* x, const float* y, size_t n) {
+  const FloatTag d;
+  const size_t step = hn::Lanes(d);
+  FloatVec sum = hn::Zero(d);
+  size_t i = 0;
+  for (; i + step <= n; i += step) {
+    const FloatVec difference = hn::Sub(hn::LoadU(d, x + i), hn::LoadU(d, y + i));
+    sum = hn::MulAdd(difference, difference, sum);
+  }
+  if (i < n) {
+    const FloatVec difference = hn::Sub(load_part(d, x + i, n - i), load_part(d, y + i, n - i));
+    sum = hn::MulAdd(difference, difference, sum);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
 
 }  // namespace bw::backend::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -29,6 +49,8 @@ namespace bw::backend::cpu {
 
 HWY_EXPORT(rms_norm_run);
 HWY_EXPORT(squared_norm);
+HWY_EXPORT(squared_distance);
+HWY_EXPORT(dot_of_rows);
 
 void rms_norm(ThreadPool& pool, ConstView x, std::span<const float> weight, float eps, View y) {
   const size_t n = weight.size();
@@ -40,11 +62,31 @@ void rms_norm(ThreadPool& pool, ConstView x, std::span<const float> weight, floa
   });
 }
 
-void row_squared_norms(ThreadPool& pool, ConstView x, View out) {
-  const auto norm = &HWY_DYNAMIC_DISPATCH(squared_norm);
+void row_squared_norms(ThreadPool& pool, ConstView x, const ConstView* minus, View out) {
+  const auto norm = minus ? &HWY_DYNAMIC_DISPATCH(squared_distance) : &HWY_DYNAMIC_DISPATCH(squared_norm);
   parallel_rows(pool, x.rows, x.cols, [&](size_t first, size_t count) {
-    for (size_t r = first; r < first + count; ++r) out(r, 0) = norm(x.row(r), x.cols);
+    for (size_t r = first; r < first + count; ++r) out(r, 0) = norm(x.row(r), minus ? minus->row(r) : nullptr, x.cols);
   });
+}
+
+void row_ratios(const ConstView* numerator, ConstView denominator, View out, double* sum) {
+  double total = 0;
+  for (size_t r = 0; r < out.rows; ++r) {
+    const float below = denominator(r, 0);
+    const float ratio = below > 0 ? (numerator ? (*numerator)(r, 0) : 1.0f) / below : 0.0f;
+    out(r, 0) = ratio;
+    total += ratio;
+  }
+  if (sum) *sum += total;
+}
+
+double dot(ThreadPool& pool, ConstView a, ConstView b) {
+  const auto of_rows = &HWY_DYNAMIC_DISPATCH(dot_of_rows);
+  std::vector<float> sums(a.rows);
+  parallel_rows(pool, a.rows, a.cols, [&](size_t first, size_t count) {
+    for (size_t r = first; r < first + count; ++r) sums[r] = of_rows(a.row(r), b.row(r), a.cols);
+  });
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
 }  // namespace bw::backend::cpu

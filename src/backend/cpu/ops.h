@@ -1,14 +1,13 @@
-// The operations of the CPU device on views of host memory. Shapes have been checked by the caller (CpuBackend); what
-// they must be stands in backend.h. No result depends on the number of threads.
+// The operations of the CPU device on views of host memory. Shapes have been checked (op::X::check); what they must
+// be stands in backend/ops.h. No result depends on the number of threads.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
-#include "backend/backend.h"
-#include "base/half.h"
-#include "base/matrix.h"
+#include "backend/ops.h"
 #include "base/thread_pool.h"
 
 namespace bw::backend::cpu {
@@ -16,6 +15,19 @@ namespace bw::backend::cpu {
 using View = MatrixView<float>;
 using ConstView = MatrixView<const float>;
 using ConstIndexView = MatrixView<const int32_t>;
+
+class Gemm;
+
+// The elements of a tensor whose memory is host memory; it must have the type's dtype. U32 words are stored as i32.
+template <typename T>
+MatrixView<T> view_of(const Tensor& t) {
+  using Element = std::conditional_t<std::is_same_v<std::remove_const_t<T>, uint32_t>, int32_t, std::remove_const_t<T>>;
+  BW_CHECK(t.dtype == DTypeOf<Element>::value);
+  if (t.empty()) return {nullptr, t.rows, t.cols, t.stride};
+  return {reinterpret_cast<T*>(static_cast<std::byte*>(t.memory->pointer()) + t.offset_bytes), t.rows, t.cols,
+          t.stride};
+}
+inline View floats(const Tensor& t) { return view_of<float>(t); }
 
 // convert.cc
 void fill(ThreadPool& pool, View x, float value);
@@ -29,7 +41,12 @@ void from_f16(ThreadPool& pool, MatrixView<const Half> x, View y);
 
 // norm.cc
 void rms_norm(ThreadPool& pool, ConstView x, std::span<const float> weight, float eps, View y);
-void row_squared_norms(ThreadPool& pool, ConstView x, View out);
+// minus: null for 0
+void row_squared_norms(ThreadPool& pool, ConstView x, const ConstView* minus, View out);
+// numerator: null for ones; sum: may be null
+void row_ratios(const ConstView* numerator, ConstView denominator, View out, double* sum);
+// Σ a ∘ b
+double dot(ThreadPool& pool, ConstView a, ConstView b);
 
 // activation.cc
 void add(ThreadPool& pool, ConstView x, View y);
@@ -53,5 +70,23 @@ void attention_cached(ThreadPool& pool, ConstView q, ConstView k_cache, ConstVie
 // logits.cc
 void token_nll(ThreadPool& pool, ConstView logits, ConstIndexView targets, View nll);
 void compare_logits(ThreadPool& pool, ConstView p, ConstView q, ConstIndexView targets, View out);
+
+// factor.cc
+void symmetrize(ThreadPool& pool, ConstView h, View full);
+void inverse_factor(ThreadPool& pool, Gemm& gemm, const op::InverseFactor& op);
+
+// groups.cc
+void transpose_in_order(ThreadPool& pool, ConstView w, const int32_t* order, View rows);
+void price_groups(ThreadPool& pool, const op::PriceGroups& op);
+void group_scale(ThreadPool& pool, const op::GroupScale& op);
+void round_group(ThreadPool& pool, const op::RoundGroup& op);
+void dequantize(ThreadPool& pool, const op::Dequantize& op);
+
+// pack.cc
+void pack_bits(ThreadPool& pool, MatrixView<const uint8_t> codes, int bits, MatrixView<uint32_t> words);
+void unpack_bits(ThreadPool& pool, MatrixView<const uint32_t> words, int bits, MatrixView<uint8_t> codes);
+void pack_nibbles(ThreadPool& pool, MatrixView<const uint8_t> codes, MatrixView<uint32_t> words);
+void unpack_nibbles(ThreadPool& pool, MatrixView<const uint32_t> words, MatrixView<uint8_t> codes);
+int32_t count_differences(ThreadPool& pool, MatrixView<const uint8_t> a, MatrixView<const uint8_t> b);
 
 }  // namespace bw::backend::cpu

@@ -1,4 +1,4 @@
-#include "quant/scale_grid.h"
+#include "backend/scale_grid.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 
 #include "base/rng.h"
 
-namespace bw::quant {
+namespace bw::backend {
 namespace {
 
 // x to the nearest binary16, ties to even, from its definition.
@@ -58,4 +58,4 @@ TEST(ScaleGrid, TopsBeyondHalfTakeTheLargestFiniteMaximum) {
 }
 
 }  // namespace
-}  // namespace bw::quant
+}  // namespace bw::backend

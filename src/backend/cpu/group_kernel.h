@@ -1,19 +1,17 @@
 // The vectorised inner loops over one group of rows: scale search, rounding, and feeding errors forward.
 //
 // A panel is (rows, cols) float, row-major; columns are outputs and are independent of each other. `cols` must be a
-// multiple of kColumnStep. All kernels are noexcept and run on the calling thread.
+// multiple of kColumnStep, itself one of every vector length. All kernels are noexcept and run on the calling thread.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "backend/ops.h"
 #include "base/matrix.h"
 
-namespace bw::quant {
-
-inline constexpr size_t kColumnStep = 32;  // stored columns are padded to it; a multiple of every vector length
-inline constexpr size_t kMaxGroupRows = 128;
+namespace bw::backend::cpu {
 
 // For each column the scale among kScaleTrials steps below max|w| / 2^(bits-1) whose rounding error, weighted per row
 // by `weights` (rows), is least, but no more than 65504 / 2^(bits-1), so that every stored value is finite; 0 for a
@@ -38,4 +36,4 @@ void round_and_feed(MatrixView<float> w, size_t group_rows, MatrixView<const flo
 // tests, which force each).
 std::vector<int64_t> supported_targets();
 
-}  // namespace bw::quant
+}  // namespace bw::backend::cpu

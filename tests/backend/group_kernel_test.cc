@@ -1,4 +1,4 @@
-#include "quant/group_kernel.h"
+#include "backend/cpu/group_kernel.h"
 
 #include <array>
 #include <limits>
@@ -6,11 +6,23 @@
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
-#include "quant/random_matrix.h"
-#include "quant/scale_grid.h"
+#include "backend/cases/rounding.h"
+#include "backend/scale_grid.h"
 
-namespace bw::quant {
+namespace bw::backend::cpu {
 namespace {
+
+using conformance::normal;
+using conformance::Spread;
+
+constexpr int kBitWidths[] = {8, 6, 5, 4, 3, 2};
+
+Matrix<float> random_matrix(size_t rows, size_t cols, uint64_t seed, float size, Spread spread = Spread::kGaussian) {
+  Matrix<float> m(rows, cols);
+  const std::vector<float> values = conformance::spread_floats(rows, cols, seed, size, spread);
+  std::copy(values.begin(), values.end(), m.span().begin());
+  return m;
+}
 
 constexpr float kTrials[] = {1.08f, 1.0f, 0.93f, 0.86f, 0.79f, 0.72f, 0.65f, 0.58f, 0.51f, 0.44f, 0.37f};
 
@@ -280,4 +292,4 @@ TEST(GroupKernel, RoundAndFeedRoundsTheProductToHalf) {
 }
 
 }  // namespace
-}  // namespace bw::quant
+}  // namespace bw::backend::cpu

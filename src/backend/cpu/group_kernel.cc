@@ -1,15 +1,17 @@
-#include "quant/group_kernel.h"
+#include "backend/cpu/group_kernel.h"
 
 #include <algorithm>
 
+#include "backend/scale_grid.h"
+
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "quant/group_kernel.cc"
+#define HWY_TARGET_INCLUDE "backend/cpu/group_kernel.cc"
 #include <hwy/foreach_target.h>
 
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
-namespace bw::quant {
+namespace bw::backend::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -18,9 +20,6 @@ using VF = hn::Vec<DF>;
 using DI = hn::RebindToSigned<DF>;
 using VI = hn::Vec<DI>;
 
-// Factors of max|w| / 2^(bits-1) that are tried: a little above one (the positive end has one level less) down to a
-// third.
-constexpr float kScaleTrials[] = {1.08f, 1.0f, 0.93f, 0.86f, 0.79f, 0.72f, 0.65f, 0.58f, 0.51f, 0.44f, 0.37f};
 // The order in which the 16 codes are tried: likely ones first, so that the others are given up after few rows. It is
 // also the order in which equal errors are decided, so it must not depend on the vector length.
 constexpr int kCodeOrder[] = {10, 11, 12, 13, 14, 15, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0};
@@ -179,11 +178,11 @@ void round_and_feed_impl(MatrixView<float> w, size_t group_rows, MatrixView<cons
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace bw::quant
+}  // namespace bw::backend::cpu
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace bw::quant {
+namespace bw::backend::cpu {
 
 HWY_EXPORT(find_scales_impl);
 HWY_EXPORT(find_codes_impl);
@@ -210,5 +209,5 @@ std::vector<int64_t> supported_targets() {
   return targets;
 }
 
-}  // namespace bw::quant
+}  // namespace bw::backend::cpu
 #endif

@@ -1,8 +1,8 @@
-#include "quant/scale_grid.h"
+#include "backend/scale_grid.h"
 
 #include <algorithm>
 
-namespace bw::quant {
+namespace bw::backend {
 
 Half scale_max_for(float top) {
   constexpr uint16_t kLargest = 0x7bff;
@@ -13,4 +13,4 @@ Half scale_max_for(float top) {
   return Half(bits);
 }
 
-}  // namespace bw::quant
+}  // namespace bw::backend

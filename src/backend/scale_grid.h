@@ -8,9 +8,13 @@
 
 #include "base/half.h"
 
-namespace bw::quant {
+namespace bw::backend {
 
 inline constexpr int kScaleCodes = 16;
+
+// Factors of max|w| / 2^(bits-1) that are tried as the scale of a column: a little above one (the positive end has one
+// level less) down to a third.
+inline constexpr float kScaleTrials[] = {1.08f, 1.0f, 0.93f, 0.86f, 0.79f, 0.72f, 0.65f, 0.58f, 0.51f, 0.44f, 0.37f};
 
 // The scales of the 16 codes of a group whose stored scale_max is `scale_max`.
 inline std::array<float, kScaleCodes> code_scales(Half scale_max) {
@@ -26,4 +30,4 @@ inline std::array<float, kScaleCodes> code_scales(Half scale_max) {
 // 0); the largest finite half if none does.
 Half scale_max_for(float top);
 
-}  // namespace bw::quant
+}  // namespace bw::backend

@@ -1,0 +1,37 @@
+#include "pipeline/layer_feed.h"
+
+#include <fmt/format.h>
+
+namespace bw::pipeline {
+
+LayerFeed::LayerFeed(Run& run, const model::ModelDir& dir, const nn::Decoder& decoder,
+                     const nn::Decoder::LinearLoader& load, std::string stage)
+    : run_(run), dir_(dir), decoder_(decoder), load_(load), stage_(std::move(stage)) {}
+
+nn::LayerWeights LayerFeed::load(size_t layer) {
+  dir_.prefetch_layer(layer);
+  const StageClock::Span span(run_.clock, stage_);
+  return decoder_.load_layer(dir_, layer, load_);
+}
+
+nn::LayerWeights LayerFeed::next() {
+  if (const backend::Trace* trace = run_.device->trace()) trace_begin_ns_ = trace->now();
+  nn::LayerWeights weights = ahead_ ? std::move(*ahead_) : load(layer_);
+  ahead_.reset();
+  ++layer_;
+  return weights;
+}
+
+void LayerFeed::all_enqueued() {
+  dir_.release_layer(layer_ - 1);
+  if (backend::Trace* trace = run_.device->trace()) {
+    trace->add({"layers", fmt::format("layer {}", layer_ - 1), trace_begin_ns_, trace->now()});
+  }
+  if (run_.device->runs_at_once()) return;
+  const backend::Event done = run_.device->mark();
+  if (layer_ < dir_.config().n_layers) ahead_ = load(layer_);
+  run_.device->wait(before_, "layer");
+  before_ = done;
+}
+
+}  // namespace bw::pipeline

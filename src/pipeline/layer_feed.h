@@ -1,0 +1,38 @@
+// The layers' weights, one after the other, on their way to the device.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "pipeline/session.h"
+
+namespace bw::pipeline {
+
+// On a device that does not run at once, the next layer is read, converted and copied while the device works on the
+// last one, and the host is never more than two layers ahead.
+class LayerFeed {
+ public:
+  // `stage` names the time spent loading. All must outlive it.
+  LayerFeed(Run& run, const model::ModelDir& dir, const nn::Decoder& decoder, const nn::Decoder::LinearLoader& load,
+            std::string stage);
+
+  // Weights of the next layer, linears raw.
+  nn::LayerWeights next();
+  // To be called when all work on the layer that next() gave has been enqueued.
+  void all_enqueued();
+
+ private:
+  nn::LayerWeights load(size_t layer);
+
+  Run& run_;
+  const model::ModelDir& dir_;
+  const nn::Decoder& decoder_;
+  const nn::Decoder::LinearLoader& load_;
+  std::string stage_;
+  size_t layer_ = 0;  // that next() gives
+  std::optional<nn::LayerWeights> ahead_;
+  backend::Event before_;  // the end of the layer before the last
+  int64_t trace_begin_ns_ = 0;
+};
+
+}  // namespace bw::pipeline

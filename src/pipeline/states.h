@@ -1,0 +1,48 @@
+// Hidden states of all calibration or evaluation tokens, between layers.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "nn/decoder.h"
+
+namespace bw::pipeline {
+
+// In batches of whole rows. They stay on the device, or, where they do not fit, on the host: then each batch is fetched
+// while the one before is worked on, and brought back while the next one is.
+class States {
+ public:
+  // `device` must outlive it.
+  States(backend::Backend& device, bool on_device) : device_(device), on_device_(on_device) {}
+
+  // h: (batch.tokens(), hidden)
+  void add(const nn::RowBatch& batch, backend::Tensor h);
+
+  size_t count() const { return entries_.size(); }
+  const nn::RowBatch& batch(size_t i) const { return entries_[i].batch; }
+  size_t tokens() const { return tokens_; }
+
+  // Calls body for every batch in order; what it leaves in the carry is kept. On the host's side of a device that has
+  // them at home it waits for nothing; else once for each batch, for the one before the last, so that the device never
+  // holds more than a few.
+  void for_each(const std::function<void(const nn::RowBatch& batch, nn::Carry& carry)>& body);
+  // The residual stream of batch i, which is given up.
+  backend::Tensor take(size_t i);
+
+ private:
+  struct Entry {
+    nn::RowBatch batch;
+    nn::Carry carry;           // on the device; empty while the states are at home
+    backend::HostTensor h, x;  // at home
+  };
+
+  void fetch(Entry& entry);
+  void bring_home(Entry& entry);
+
+  backend::Backend& device_;
+  bool on_device_;
+  std::vector<Entry> entries_;
+  size_t tokens_ = 0;
+};
+
+}  // namespace bw::pipeline

@@ -1,0 +1,88 @@
+// Measuring and quantizing a tiny model on a device of one's own, to see what the device was asked for.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/sim/sim_backend.h"
+#include "base/rng.h"
+#include "io/file_write.h"
+#include "pipeline/measure.h"
+#include "pipeline/output_plan.h"
+#include "pipeline/quantize.h"
+#include "support/temp_dir.h"
+#include "support/tiny_model.h"
+
+namespace bw::pipeline {
+
+// Rows of random tokens.
+inline calib::Rows random_rows(size_t count, size_t length, size_t vocab) {
+  Rng rng(5);
+  calib::Rows rows;
+  rows.length = length;
+  rows.source = "random tokens";
+  for (size_t i = 0; i < count * length; ++i) rows.ids.push_back(rng.below(static_cast<uint32_t>(vocab)));
+  return rows;
+}
+
+// What one stage of a job left behind.
+struct StageOutcome {
+  std::map<std::string, StageTime> stages;
+  backend::Counters counters;
+  backend::sim::SimTimeline timeline;  // of a sim device
+  std::string bytes;                   // its result: the measurement as text, or the layers' files
+};
+
+class DeviceJob {
+ public:
+  explicit DeviceJob(const test::TinySizes& sizes, const std::string& architecture = "LlamaForCausalLM")
+      : vocab_(sizes.vocab) {
+    test::make_tiny_model(architecture, sizes).save(folder_ / "model");
+    dir_.emplace(folder_ / "model");
+  }
+
+  StageOutcome measure(std::unique_ptr<backend::Backend> device, size_t rows, size_t length, double min_step = 0.02) {
+    Run run({}, std::move(device));
+    measurement_ = measure_model(run, *dir_, random_rows(rows, length, vocab_), min_step);
+    return outcome(run, to_json(measurement_).dump());
+  }
+
+  // With the measurement of the last call of measure().
+  StageOutcome quantize(std::unique_ptr<backend::Backend> device, size_t rows, size_t length, double bpw) {
+    Run run({}, std::move(device));
+    const OutputPlan plan = plan_for_bpw(*dir_, measurement_, bpw, {});
+    const auto layers_dir = folder_ / ("layers-" + std::to_string(runs_++));
+    std::filesystem::create_directories(layers_dir);
+    quantize_layers(run, *dir_, random_rows(rows, length, vocab_), plan, layers_dir);
+    std::string bytes;
+    for (size_t layer = 0; layer <= dir_->config().n_layers; ++layer) {
+      bytes += io::read_file(layer_file(layers_dir, layer), uint64_t{1} << 30);
+    }
+    return outcome(run, std::move(bytes));
+  }
+
+  const Measurement& measurement() const { return measurement_; }
+  const model::ModelDir& dir() const { return *dir_; }
+
+ private:
+  static StageOutcome outcome(Run& run, std::string bytes) {
+    run.device->wait_all("test");
+    StageOutcome result;
+    for (const StageTime& t : run.clock.times()) result.stages[t.stage] = t;
+    result.counters = run.device->counters();
+    if (const auto* sim = dynamic_cast<const backend::sim::SimBackend*>(run.device.get())) {
+      result.timeline = sim->timeline();
+    }
+    result.bytes = std::move(bytes);
+    return result;
+  }
+
+  test::TempDir folder_;
+  size_t vocab_, runs_ = 0;
+  std::optional<model::ModelDir> dir_;
+  Measurement measurement_;
+};
+
+}  // namespace bw::pipeline
