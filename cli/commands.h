@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include <CLI/CLI.hpp>
 
@@ -21,8 +22,7 @@ bool interrupted();
 struct CommonOptions {
   size_t threads = 0;
   std::string arithmetic = "auto", device = "cpu";
-  std::string device_memory;    // empty: what the device has
-  std::filesystem::path trace;  // empty: none
+  std::optional<std::string> device_memory, trace;
   bool quiet = false;
   bool profile = false;
 };
@@ -38,8 +38,8 @@ void print_profile(const CommonOptions& common, const std::vector<StageTime>& st
 
 void add_calibration_options(CLI::App& command, CalibrationOptions& calibration);
 
-// Refuses, before the work, a file that cannot be written or lies inside the model directory.
-void check_writable(const std::filesystem::path& path, const std::filesystem::path& model);
+// Refuses, before the work, a file that cannot be written.
+void check_writable(const std::filesystem::path& path);
 // Writes the whole file, under its name only when complete (a device in place); Error(kIo) if that fails.
 void write_text(const std::filesystem::path& path, std::string_view text);
 

@@ -73,9 +73,9 @@ void add_common_options(CLI::App& command, CommonOptions& common) {
   command.add_option("--arithmetic", common.arithmetic, "Matrix products: auto, f32 or bf16")
       ->check(CLI::IsMember({"auto", "f32", "bf16"}));
   command.add_option("--device", common.device, "Device: " + fmt::format("{}", fmt::join(device_names(), ", ")))
-      ->check(CLI::IsMember(device_names()))
       ->capture_default_str();
-  command.add_option("--device-memory", common.device_memory, "Device memory to use at most, such as 8GB");
+  command.add_option("--device-memory", common.device_memory,
+                     "Memory of the device to use at most, such as 8GB (not for cpu)");
   command.add_flag("--profile", common.profile, "Show where the time went: stages, copies and waits");
   command.add_option("--trace", common.trace, "Write a timeline (Chrome trace format, opens in Perfetto)")
       ->type_name("FILE");
@@ -89,8 +89,12 @@ EngineOptions engine_options(const CommonOptions& common) {
                       : common.arithmetic == "bf16" ? Arithmetic::kBF16
                                                     : Arithmetic::kAuto;
   engine.device = common.device;
-  if (!common.device_memory.empty()) engine.device_memory = parse_bytes(common.device_memory, "--device-memory");
-  engine.trace = common.trace;
+  if (common.device_memory) {
+    engine.device_memory = parse_bytes(*common.device_memory, "--device-memory");
+    if (engine.device_memory == 0) throw Error(ErrorCode::kUsage, "--device-memory: it must be more than 0");
+  }
+  if (common.trace && common.trace->empty()) throw Error(ErrorCode::kUsage, "--trace: the name of the file is empty");
+  engine.trace = common.trace.value_or("");
   engine.interrupted = [] { return interrupted(); };
   auto printer = std::make_shared<ProgressPrinter>(common.quiet);
   engine.progress = [printer](const ProgressEvent& event) { printer->show(event); };
@@ -99,18 +103,34 @@ EngineOptions engine_options(const CommonOptions& common) {
 
 void print_profile(const CommonOptions& common, const std::vector<StageTime>& stages) {
   if (!common.profile) return;
-  fmt::print("\n{:<27}{:>9}{:>12}{:>9}{:>9}{:>17}{:>17}{:>7}{:>9}\n", "stage", "seconds", "in products", "GFLOP/s",
+  fmt::print("\n{:<30}{:>9}{:>12}{:>9}{:>9}{:>17}{:>17}{:>7}{:>9}\n", "stage", "seconds", "in products", "GFLOP/s",
              "launches", "to device", "from device", "waits", "waiting");
   const auto copies = [](uint64_t n, uint64_t bytes) {
     return n == 0 ? std::string("-") : fmt::format("{} / {}", n, format_bytes(bytes));
   };
+  StageTime total;
+  total.stage = "total";
   for (const StageTime& t : stages) {
+    total.seconds += t.seconds;
+    total.product_seconds += t.product_seconds;
+    total.product_flops += t.product_flops;
+    total.launches += t.launches;
+    total.uploads += t.uploads;
+    total.upload_bytes += t.upload_bytes;
+    total.downloads += t.downloads;
+    total.download_bytes += t.download_bytes;
+    total.waits += t.waits;
+    total.wait_seconds += t.wait_seconds;
+  }
+  const auto print_row = [&](const StageTime& t) {
     const bool products = t.product_seconds > 0;
-    fmt::print("{:<27}{:>9.2f}{:>10.0f} %{:>9}{:>9}{:>17}{:>17}{:>7}{:>9.2f}\n", t.stage, t.seconds,
-               t.seconds > 0 ? 100 * t.product_seconds / t.seconds : 0.0,
+    fmt::print("{:<30}{:>9.2f}{:>12}{:>9}{:>9}{:>17}{:>17}{:>7}{:>9.2f}\n", t.stage, t.seconds,
+               products ? fmt::format("{:.0f} %", 100 * t.product_seconds / t.seconds) : "-",
                products ? fmt::format("{:.0f}", t.product_flops / t.product_seconds / 1e9) : "-", t.launches,
                copies(t.uploads, t.upload_bytes), copies(t.downloads, t.download_bytes), t.waits, t.wait_seconds);
-  }
+  };
+  for (const StageTime& t : stages) print_row(t);
+  print_row(total);
 }
 
 void add_calibration_options(CLI::App& command, CalibrationOptions& calibration) {
@@ -149,14 +169,8 @@ bool written_in_place(const std::filesystem::path& path) {
 
 }  // namespace
 
-void check_writable(const std::filesystem::path& path, const std::filesystem::path& model) {
+void check_writable(const std::filesystem::path& path) {
   std::error_code error;
-  const auto real = std::filesystem::weakly_canonical(path, error),
-             inside = std::filesystem::weakly_canonical(model, error);
-  if (std::mismatch(inside.begin(), inside.end(), real.begin(), real.end()).first == inside.end()) {
-    throw Error(ErrorCode::kUsage, fmt::format("{}: it lies inside the model directory", path.string()),
-                "the input is never written to; choose another place");
-  }
   if (written_in_place(path)) return;
   const std::filesystem::path temporary = temporary_of(path);
   if (!std::ofstream(temporary)) cannot_write(path);

@@ -58,7 +58,10 @@ nlohmann::ordered_json to_json(const EvaluateResult& r) {
 std::string run(State& s) {
   if (!s.reference.empty()) s.options.reference = s.reference;
   s.options.engine = engine_options(s.common);
-  if (!s.json.empty()) check_writable(s.json, s.options.model);
+  if (!s.json.empty()) {
+    check_output_file(s.json, "--json", {s.options.model, s.reference, s.options.text, s.common.trace.value_or("")});
+    check_writable(s.json);
+  }
   const EvaluateResult r = evaluate(s.options);
   print(r);
   print_profile(s.common, r.stages);

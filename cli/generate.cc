@@ -21,6 +21,7 @@ std::string run(State& s) {
   };
   const GenerateResult r = generate(s.options);
   fmt::print("\n");
+  print_profile(s.common, r.stages);
   return fmt::format("done: {} tokens{}", r.tokens, r.stopped ? ", ended by the model" : "");
 }
 

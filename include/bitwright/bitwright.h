@@ -12,6 +12,12 @@ namespace bw {
 // "0.1.0"
 std::string_view version();
 
+// Throws Error(kUsage), naming the option `name`, if writing `file` would overwrite or lie inside one of `others`
+// (files or directories, links followed both ways; those that do not exist count by name), or if it is a directory. For
+// files that a caller writes beside what Bitwright writes.
+void check_output_file(const std::filesystem::path& file, std::string_view name,
+                       const std::vector<std::filesystem::path>& others);
+
 // The devices of this build: "cpu", "sim" (the CPU behind the queues of a far device, for tests), perhaps "cuda".
 std::vector<std::string> device_names();
 

@@ -140,6 +140,7 @@ struct GenerateResult {
   std::string text;
   size_t prompt_tokens = 0, tokens = 0;
   bool stopped = false;  // by the model's end token
+  std::vector<StageTime> stages;
 };
 
 // What a model directory holds.

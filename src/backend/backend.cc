@@ -99,7 +99,7 @@ std::shared_ptr<Memory> Backend::allocate_bytes(size_t bytes, Queue first) {
   } catch (const OutOfDeviceMemory& e) {
     throw Error(ErrorCode::kIo,
                 fmt::format("device {}: {} more are needed, but {}", name(), format_bytes(bytes), e.found),
-                "give fewer or shorter calibration rows, or a larger --device-memory");
+                "give more --device-memory: a batch of 4096 tokens, the weights of two layers and the head must fit");
   }
 }
 

@@ -18,7 +18,14 @@ struct Device {
 };
 
 constexpr Device kDevices[] = {
-    {"cpu", [](const DeviceOptions& o) { return make_cpu_backend(o.threads); }},
+    {"cpu",
+     [](const DeviceOptions& o) {
+       if (o.memory_limit != 0) {
+         throw Error(ErrorCode::kUsage, "--device-memory: the device cpu has no memory of its own",
+                     "leave it out, or choose another --device");
+       }
+       return make_cpu_backend(o.threads);
+     }},
     {"sim",
      [](const DeviceOptions& o) {
        sim::SimOptions options;
@@ -44,7 +51,8 @@ std::unique_ptr<Backend> make_backend(const DeviceOptions& options) {
     if (d.name == options.name) return d.make(options);
   }
   throw Error(ErrorCode::kUsage,
-              fmt::format("--device {}: this build has {}", options.name, fmt::join(device_names(), ", ")));
+              fmt::format("--device '{}': this build has {}", options.name, fmt::join(device_names(), ", ")),
+              options.name == "cuda" ? "build the preset cuda" : "choose one of these");
 }
 
 }  // namespace bw::backend

@@ -23,9 +23,7 @@ void check_column(const Tensor& t, size_t rows, DType dtype = kF32) {
   BW_CHECK(rows <= 1 || t.stride == 1);
 }
 // Rows of codes or of what is to be rounded: as columns are stored, and no more than a group may have.
-void check_group(const Tensor& rows, size_t count) {
-  BW_CHECK(rows.cols % kColumnStep == 0 && count <= kMaxGroupRows);
-}
+void check_group(const Tensor& rows, size_t count) { BW_CHECK(rows.cols % kColumnStep == 0 && count <= kMaxGroupRows); }
 
 bool is_float_type(DType type) { return type == kF32 || type == kBF16 || type == kF16; }
 size_t groups_of(size_t rows, size_t group_size) { return (rows + group_size - 1) / group_size; }

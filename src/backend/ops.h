@@ -274,8 +274,8 @@ enum FactorStatus : size_t {
   kDampingSteps = 0,  // how often the damping was raised tenfold; kMaxDampingSteps + 1: h could not be factored, u is
                       // diagonal with 1 / sqrt(h_ii) and order is natural
   kDeadInputs = 1,    // zeros on the diagonal of h
-  kNotFinite = 2,  // 1 + the first input i (row) whose h_ij, j >= i, is not finite or whose h_ii is negative; 0: none.
-                   // Then nothing else is defined
+  kNotFinite = 2,     // 1 + the first input i (row) whose h_ij, j >= i, is not finite or whose h_ii is negative; 0:
+                      // none. Else the rest is the factor of the identity
   kReserved = 3,
 };
 inline constexpr int kMaxDampingSteps = 3;

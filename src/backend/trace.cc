@@ -18,6 +18,12 @@ std::string quoted(std::string_view text) {
   return out + '"';
 }
 
+// Tracks from top to bottom, so that a wait stands above the queue that it waits for.
+size_t place_of(std::string_view track) {
+  constexpr std::string_view kOrder[] = {"stages", "layers", "waits", "cpu", "upload", "compute", "download"};
+  return static_cast<size_t>(std::find(std::begin(kOrder), std::end(kOrder), track) - std::begin(kOrder));
+}
+
 }  // namespace
 
 int64_t Trace::now() const {
@@ -55,7 +61,8 @@ std::string Trace::chrome_json() const {
     out += fmt::format(",\n{{\"ph\":\"M\",\"pid\":1,\"tid\":{0},\"name\":\"thread_name\",\"args\":{{\"name\":{1}}}}}",
                        i, quoted(tracks[i]));
     out += fmt::format(
-        ",\n{{\"ph\":\"M\",\"pid\":1,\"tid\":{0},\"name\":\"thread_sort_index\",\"args\":{{\"sort_index\":{0}}}}}", i);
+        ",\n{{\"ph\":\"M\",\"pid\":1,\"tid\":{},\"name\":\"thread_sort_index\",\"args\":{{\"sort_index\":{}}}}}", i,
+        place_of(tracks[i]));
   }
   return out + events + "\n]}\n";
 }

@@ -126,15 +126,44 @@ void check_measurement_path(const std::filesystem::path& model, const std::files
   }
 }
 
-// Refuses a trace file that lies inside the model directory or cannot be written at the end.
-void check_trace_path(const std::filesystem::path& model, const EngineOptions& engine) {
+// `others` and the files of calibration.
+std::vector<std::filesystem::path> files_of(const CalibrationOptions& calibration,
+                                            std::vector<std::filesystem::path> others) {
+  others.insert(others.end(), calibration.files.begin(), calibration.files.end());
+  return others;
+}
+
+// Refuses a trace file that would overwrite one of `others`, or that cannot be written at the end.
+void check_trace(const EngineOptions& engine, const std::vector<std::filesystem::path>& others) {
   if (engine.trace.empty()) return;
-  if (is_inside(model, engine.trace)) {
-    throw Error(ErrorCode::kUsage, fmt::format("{}: it lies inside the model directory", engine.trace.string()),
-                "choose another place for --trace; the input is never written to");
+  check_output_file(engine.trace, "--trace", others);
+  if (!std::filesystem::exists(engine.trace) || std::filesystem::is_regular_file(engine.trace)) {
+    const io::AtomicFile probe(engine.trace);
   }
-  if (std::filesystem::exists(engine.trace) && !std::filesystem::is_regular_file(engine.trace)) return;
-  const io::AtomicFile probe(engine.trace);
+}
+
+// Runs `body`; then, however it ended, the trace is written.
+template <typename Body>
+auto traced(Run& run, const EngineOptions& engine, const Body& body) {
+  auto result = [&] {
+    try {
+      return body();
+    } catch (...) {
+      try {
+        write_trace(run, engine);
+      } catch (const Error&) {
+        // The first failure is the one to tell.
+      }
+      throw;
+    }
+  }();
+  run.device->wait_all("the end");
+  try {
+    write_trace(run, engine);
+  } catch (const Error& e) {
+    throw Error(e.code(), fmt::format("{}; all else is complete", e.what()));
+  }
+  return result;
 }
 
 MeasureResult run_measure(const MeasureOptions& options) {
@@ -143,38 +172,30 @@ MeasureResult run_measure(const MeasureOptions& options) {
   if (!std::filesystem::exists(options.output) || std::filesystem::is_regular_file(options.output)) {
     const io::AtomicFile probe(options.output);  // shows now whether the file can be written at the end
   }
-  check_trace_path(options.model, options.engine);
+  check_trace(options.engine, files_of(options.calibration, {options.model, options.output}));
   Run run(options.engine);
-  tell_warnings(run, dir);
-  const calib::Rows rows = calibration_rows(run, dir, options.calibration);
-  const Measurement m = measure_model(run, dir, rows);
-  save_measurement(m, options.output);
-  MeasureResult r;
-  r.linears = m.linears.size();
-  for (const LinearMeasurement& linear : m.linears) r.candidates += linear.candidates.size();
-  r.tokens = rows.ids.size();
-  const Reach reach = reach_of(m);
-  r.smallest_bpw = reach.smallest_bpw();
-  r.largest_bpw = reach.largest_bpw();
-  finish_run(run, options.engine);
-  r.stages = run.clock.times();
-  return r;
+  return traced(run, options.engine, [&] {
+    tell_warnings(run, dir);
+    const calib::Rows rows = calibration_rows(run, dir, options.calibration);
+    const Measurement m = measure_model(run, dir, rows);
+    save_measurement(m, options.output);
+    MeasureResult r;
+    r.linears = m.linears.size();
+    for (const LinearMeasurement& linear : m.linears) r.candidates += linear.candidates.size();
+    r.tokens = rows.ids.size();
+    const Reach reach = reach_of(m);
+    r.smallest_bpw = reach.smallest_bpw();
+    r.largest_bpw = reach.largest_bpw();
+    r.stages = run.clock.times();
+    return r;
+  });
 }
 
-std::vector<QuantizeResult> run_quantize(const QuantizeOptions& options) {
-  const auto start = Clock::now();
-  // Everything that can be refused is refused before the first expensive step.
-  check_targets(options);
-  check_head_bits(options.head_bits);
-  const model::ModelDir dir(options.model);
-  const OutputOptions output{options.head_bits, options.shard_bytes, 0};
-  check_before_work(dir, options, output);
-  std::optional<Measurement> measurement;
-  if (options.measurement) measurement = load_measurement(*options.measurement, dir);
-  const std::vector<std::unique_ptr<OutputBuilder>> builders = make_builders(dir, options);
-
-  check_trace_path(options.model, options.engine);
-  Run run(options.engine);
+// All targets, one after the other, from one measurement.
+std::vector<QuantizeResult> write_outputs(Run& run, const model::ModelDir& dir, const QuantizeOptions& options,
+                                          const OutputOptions& output, std::optional<Measurement> measurement,
+                                          const std::vector<std::unique_ptr<OutputBuilder>>& builders,
+                                          Clock::time_point start) {
   tell_warnings(run, dir);
   const calib::Rows rows = calibration_rows(run, dir, options.calibration);
   if (!measurement) measurement = measure_model(run, dir, rows);
@@ -189,27 +210,50 @@ std::vector<QuantizeResult> run_quantize(const QuantizeOptions& options) {
     results.push_back(write_output(run, dir, rows, plan, *builders[i], start));
     if (!options.size) results.back().bpw_target = options.bpw[i];
   }
-  finish_run(run, options.engine);
   return results;
+}
+
+std::vector<QuantizeResult> run_quantize(const QuantizeOptions& options) {
+  const auto start = Clock::now();
+  // Everything that can be refused is refused before the first expensive step.
+  check_targets(options);
+  check_head_bits(options.head_bits);
+  const model::ModelDir dir(options.model);
+  const OutputOptions output{options.head_bits, options.shard_bytes, 0};
+  check_before_work(dir, options, output);
+  std::optional<Measurement> measurement;
+  if (options.measurement) measurement = load_measurement(*options.measurement, dir);
+  std::vector<std::filesystem::path> others = {options.model, options.measurement.value_or("")};
+  for (size_t i = 0; i < std::max<size_t>(1, options.bpw.size()); ++i) {
+    others.push_back(output_of(options, options.bpw.empty() ? 0 : options.bpw[i]));
+  }
+  check_trace(options.engine, files_of(options.calibration, std::move(others)));
+  const std::vector<std::unique_ptr<OutputBuilder>> builders = make_builders(dir, options);
+  Run run(options.engine);
+  return traced(run, options.engine,
+                [&] { return write_outputs(run, dir, options, output, std::move(measurement), builders, start); });
 }
 
 EvaluateResult run_evaluate(const EvaluateOptions& options) {
   EngineOptions engine = options.engine;
   if (engine.arithmetic == Arithmetic::kAuto) engine.arithmetic = Arithmetic::kF32;
-  check_trace_path(options.model, engine);
+  check_trace(engine, {options.model, options.reference.value_or(""), options.text});
   Run run(engine);
-  EvaluateResult r = evaluate_model(run, options);
-  finish_run(run, options.engine);
-  r.stages = run.clock.times();
-  return r;
+  return traced(run, engine, [&] {
+    EvaluateResult r = evaluate_model(run, options);
+    r.stages = run.clock.times();
+    return r;
+  });
 }
 
 GenerateResult run_generate(const GenerateOptions& options) {
-  check_trace_path(options.model, options.engine);
+  check_trace(options.engine, {options.model});
   Run run(options.engine);
-  GenerateResult r = generate_text(run, options);
-  finish_run(run, options.engine);
-  return r;
+  return traced(run, options.engine, [&] {
+    GenerateResult r = generate_text(run, options);
+    r.stages = run.clock.times();
+    return r;
+  });
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ class Scorer {
         decoder_(*run.device, dir.config(), rows.length, run.precision),
         states_(embed_rows(run, decoder_, dir, rows)) {
     const nn::Decoder::LinearLoader load = linear_loader(dir, device_);
-    LayerFeed feed(run, dir, decoder_, load, "evaluate: load");
+    LayerFeed feed(run, dir, decoder_, load, "evaluate");
     const size_t layers = dir.config().n_layers;
     for (size_t layer = 0; layer < layers; ++layer) {
       run.reporter.progress("evaluate", static_cast<double>(layer), static_cast<double>(layers),

@@ -80,8 +80,12 @@ GenerateResult generate_text(Run& run, const GenerateOptions& options) {
     }
   }
   warn_beyond_positions(run, dir, prompt.size() + options.max_tokens);
-  const nn::LanguageModel model(*run.device, dir, prompt.size() + options.max_tokens, run.precision,
-                                linear_loader(dir, *run.device));
+  const nn::LanguageModel model = [&] {
+    const StageClock::Span span(run.clock, "generate: load");
+    return nn::LanguageModel(*run.device, dir, prompt.size() + options.max_tokens, run.precision,
+                             linear_loader(dir, *run.device));
+  }();
+  const StageClock::Span span(run.clock, "generate: write");
   nn::KvCache cache(*run.device, dir.config(), 1, prompt.size());
   const std::vector<uint32_t> stops = stop_ids(dir);
   Rng rng(options.seed);

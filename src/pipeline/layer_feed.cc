@@ -5,12 +5,12 @@
 namespace bw::pipeline {
 
 LayerFeed::LayerFeed(Run& run, const model::ModelDir& dir, const nn::Decoder& decoder,
-                     const nn::Decoder::LinearLoader& load, std::string stage)
-    : run_(run), dir_(dir), decoder_(decoder), load_(load), stage_(std::move(stage)) {}
+                     const nn::Decoder::LinearLoader& load, std::string job)
+    : run_(run), dir_(dir), decoder_(decoder), load_(load), job_(std::move(job)) {}
 
 nn::LayerWeights LayerFeed::load(size_t layer) {
   dir_.prefetch_layer(layer);
-  const StageClock::Span span(run_.clock, stage_);
+  const StageClock::Span span(run_.clock, job_ + ": load");
   return decoder_.load_layer(dir_, layer, load_);
 }
 
@@ -25,11 +25,12 @@ nn::LayerWeights LayerFeed::next() {
 void LayerFeed::all_enqueued() {
   dir_.release_layer(layer_ - 1);
   if (backend::Trace* trace = run_.device->trace()) {
-    trace->add({"layers", fmt::format("layer {}", layer_ - 1), trace_begin_ns_, trace->now()});
+    trace->add({"layers", fmt::format("{}: layer {}", job_, layer_ - 1), trace_begin_ns_, trace->now()});
   }
   if (run_.device->runs_at_once()) return;
   const backend::Event done = run_.device->mark();
   if (layer_ < dir_.config().n_layers) ahead_ = load(layer_);
+  const StageClock::Span span(run_.clock, job_ + ": wait for the device");
   run_.device->wait(before_, "layer");
   before_ = done;
 }

@@ -12,9 +12,9 @@ namespace bw::pipeline {
 // last one, and the host is never more than two layers ahead.
 class LayerFeed {
  public:
-  // `stage` names the time spent loading. All must outlive it.
+  // `job` is the first word of its stages' names. All must outlive it.
   LayerFeed(Run& run, const model::ModelDir& dir, const nn::Decoder& decoder, const nn::Decoder::LinearLoader& load,
-            std::string stage);
+            std::string job);
 
   // Weights of the next layer, linears raw.
   nn::LayerWeights next();
@@ -28,7 +28,7 @@ class LayerFeed {
   const model::ModelDir& dir_;
   const nn::Decoder& decoder_;
   const nn::Decoder::LinearLoader& load_;
-  std::string stage_;
+  std::string job_;
   size_t layer_ = 0;  // that next() gives
   std::optional<nn::LayerWeights> ahead_;
   backend::Event before_;  // the end of the layer before the last

@@ -205,7 +205,7 @@ Measurement measure_model(Run& run, const model::ModelDir& dir, const calib::Row
   const nn::Decoder decoder(*run.device, dir.config(), rows.length, run.precision);
   States states = embed_rows(run, decoder, dir, rows);
   const nn::Decoder::LinearLoader load = linear_loader(dir, *run.device);
-  LayerFeed feed(run, dir, decoder, load, "measure: load");
+  LayerFeed feed(run, dir, decoder, load, "measure");
   LayerMeasurer measurer(run, dir, decoder, min_step, m);
   const size_t layers = dir.config().n_layers;
   std::optional<PendingLayer> pending;  // the layer before: the device is given the next one before it is waited for

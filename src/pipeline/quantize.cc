@@ -188,7 +188,7 @@ void quantize_layers(Run& run, const model::ModelDir& dir, const calib::Rows& ro
   const nn::Decoder decoder(*run.device, dir.config(), rows.length, run.precision);
   States states = embed_rows(run, decoder, dir, rows);
   const nn::Decoder::LinearLoader load = linear_loader(dir, *run.device);
-  LayerFeed feed(run, dir, decoder, load, "quantize: load");
+  LayerFeed feed(run, dir, decoder, load, "quantize");
   LayerQuantizer quantizer(run, dir, decoder, plan);
   const size_t layers = dir.config().n_layers;
   const auto steps = static_cast<double>(layers + 1);

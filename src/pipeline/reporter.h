@@ -18,7 +18,7 @@ class Reporter {
   void check_interrupted() const {
     if (interrupted_ && interrupted_()) {
       throw Error(ErrorCode::kInterrupted, "interrupted",
-                  "what was not complete is removed; run the same command to begin again");
+                  "what was not complete is removed; run the command again for the rest");
     }
   }
   // Also checks for an interruption, but not at the end of a stage (done = total): what is finished stays so.

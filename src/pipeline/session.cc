@@ -75,8 +75,7 @@ Run::Run(const EngineOptions& options, std::unique_ptr<backend::Backend> made)
   device->trace_to(trace.get());
 }
 
-void finish_run(Run& run, const EngineOptions& options) {
-  run.device->wait_all("the end");
+void write_trace(const Run& run, const EngineOptions& options) {
   if (run.trace) io::write_file(options.trace, run.trace->chrome_json());
 }
 

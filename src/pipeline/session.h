@@ -36,8 +36,8 @@ struct Run {
   StageClock clock;
 };
 
-// Waits for the device, and writes the trace if one is asked for.
-void finish_run(Run& run, const EngineOptions& options);
+// Writes the trace of what has run so far, if one is asked for.
+void write_trace(const Run& run, const EngineOptions& options);
 
 // The model's chat template, or none; a template that cannot be read is a warning, since only chats need it.
 std::optional<tokenizer::ChatTemplate> load_chat_template(const std::filesystem::path& dir, Reporter& reporter);

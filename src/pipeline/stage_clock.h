@@ -2,7 +2,7 @@
 #pragma once
 
 #include <chrono>
-#include <string_view>
+#include <string>
 #include <vector>
 
 #include "backend/backend.h"
@@ -17,24 +17,26 @@ class StageClock {
   // Counts the time of its own life for `stage`; stages of the same name add up. Not to be nested.
   class Span {
    public:
-    Span(StageClock& clock, std::string_view stage);
+    Span(StageClock& clock, std::string stage);
     ~Span();
     Span(const Span&) = delete;
     Span& operator=(const Span&) = delete;
 
    private:
     StageClock& clock_;
-    std::string_view stage_;
+    std::string stage_;
     backend::Counters counters_;
     std::chrono::steady_clock::time_point begin_;
     int64_t trace_begin_ns_;
   };
 
-  // In the order in which the stages were first met.
-  const std::vector<StageTime>& times() const { return times_; }
+  // In the order in which the stages were first met; the last is what belongs to none of them. They add up to the time
+  // since the clock was made.
+  std::vector<StageTime> times() const;
 
  private:
   const backend::Backend& device_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::vector<StageTime> times_;
 };
 

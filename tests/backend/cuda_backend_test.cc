@@ -157,13 +157,22 @@ TEST_F(CudaBackend, KeepsToItsMemoryLimit) {
   EXPECT_EQ(device->memory_limit(), 4000u);
   Tensor half = device->allocate(1, 500);
   EXPECT_EQ(error_of([&] { device->allocate(1, 501); }, ErrorCode::kIo),
-            "device cuda: 2.0 kB more are needed, but 2.0 kB of 4.0 kB are in use; give fewer or shorter calibration "
-            "rows, or a larger --device-memory");
+            "device cuda: 2.0 kB more are needed, but 2.0 kB of 4.0 kB are in use; give more --device-memory: a "
+            "batch of 4096 tokens, the weights of two layers and the head must fit");
   EXPECT_THROW(counting(*device, 501), Error);
   const Tensor other = counting(*device, 500);
   half = {};
   device->allocate(1, 500);
   EXPECT_EQ(device->counters().most_device_bytes, 4000u);
+}
+
+TEST_F(CudaBackend, MemoryIsFreedOnlyWhenItsCopiesHaveRun) {
+  const auto device = make_backend(4000);
+  const HostTensor result = device->download(counting(*device, 500));
+  const Tensor other = device->allocate(1, 600);  // not both fit
+  device->enqueue(op::Fill{other, 1});
+  device->wait(result, "test");
+  EXPECT_EQ(result.as<float>()[499], 499.0f);
 }
 
 TEST_F(CudaBackend, AFullDeviceIsEmptiedOfWhatHasRun) {

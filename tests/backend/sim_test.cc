@@ -186,8 +186,8 @@ TEST(Sim, TheMemoryLimitHolds) {
   EXPECT_EQ(device.memory_limit(), 4'000'000u);
   Tensor a = device.allocate(1, 800'000);
   EXPECT_EQ(message_of([&] { device.allocate(1, 300'000); }),
-            "device sim: 1.2 MB more are needed, but 3.2 MB of 4.0 MB are in use; give fewer or shorter calibration "
-            "rows, or a larger --device-memory");
+            "device sim: 1.2 MB more are needed, but 3.2 MB of 4.0 MB are in use; give more --device-memory: a "
+            "batch of 4096 tokens, the weights of two layers and the head must fit");
   device.enqueue(op::Fill{a, 1});
   const uint64_t waits = device.counters().waits;
   a = {};

@@ -144,16 +144,16 @@ TEST_F(Cli, AnInterruptedRunSaysSoAndLeavesNothing) {
     const auto writes = [&] { return calibrating.output().find("self-calibration") != std::string::npos; };
     const Outcome o = calibrating.stop(signal, writes);
     expect_refused(o, 130,
-                   {"error: interrupted; what was not complete is removed; run the same command to begin again"});
+                   {"error: interrupted; what was not complete is removed; run the command again for the rest"});
     EXPECT_EQ(o.last_line(),
-              "error: interrupted; what was not complete is removed; run the same command to begin again");
+              "error: interrupted; what was not complete is removed; run the command again for the rest");
   }
   // The output is being built already.
   Child building(
       {BW_PROGRAM, "quantize", model_, "-o", out_, "--bpw", "5", "--calib-rows", "3000", "--calib-length", "60"},
       dir_ / "log");
   const Outcome o = building.stop(SIGINT, [&] { return fs::exists(dir_ / "out.partial"); });
-  expect_refused(o, 130, {"error: interrupted; what was not complete is removed; run the same command to begin again"});
+  expect_refused(o, 130, {"error: interrupted; what was not complete is removed; run the command again for the rest"});
 }
 
 TEST_F(Cli, ATargetOutOfReachIsRefusedWithTheRange) {

@@ -1,5 +1,6 @@
 // The device options of the program: --device, --device-memory, --profile and --trace.
 #include <fstream>
+#include <sstream>
 
 #include <gtest/gtest.h>
 
@@ -34,7 +35,11 @@ TEST_F(DeviceOptions, AnUnknownDeviceIsRefusedWithThoseThatThereAre) {
 
 TEST_F(DeviceOptions, TooLittleDeviceMemoryIsRefusedWithWhatIsNeeded) {
   expect_refused(quantize(model_, "--bpw 5 --device sim --device-memory 10kB"), 5, {"device sim", "--device-memory"});
-  expect_refused(quantize(model_, "--bpw 5 --device sim --device-memory much"), 2, {"--device-memory", "much"});
+  for (const char* odd : {"much", "0", "''"}) {
+    expect_refused(quantize(model_, std::string("--bpw 5 --device sim --device-memory ") + odd), 2,
+                   {"--device-memory"});
+  }
+  expect_refused(quantize(model_, "--bpw 5 --device-memory 1GB"), 2, {"--device-memory", "cpu"});
 }
 
 TEST_F(DeviceOptions, TheProfileShowsCopiesAndWaits) {
@@ -64,8 +69,64 @@ TEST_F(DeviceOptions, TheTraceHasStagesLayersOperationsCopiesAndWaits) {
 
 TEST_F(DeviceOptions, ATraceThatCannotBeWrittenIsRefusedAtOnce) {
   expect_refused(quantize(model_, "--bpw 5 --trace " + quoted(dir_ / "no" / "where.json")), 5, {"where.json"});
-  expect_refused(quantize(copy_model(), "--bpw 5 --trace " + quoted(dir_ / "model" / "t.json")), 2,
-                 {"t.json", "inside the model"});
+  expect_refused(quantize(model_, "--bpw 5 --trace " + quoted(dir_.path())), 2, {"--trace", "directory"});
+  expect_refused(quantize(model_, "--bpw 5 --trace ''"), 2, {"--trace", "empty"});
+}
+
+TEST_F(DeviceOptions, ATraceNeverOverwritesWhatIsReadOrWritten) {
+  const fs::path model = copy_model();
+  const std::string weights = read(model / "model.safetensors"), text = read(text_);
+  fs::create_symlink(model / "new.json", dir_ / "link.json");
+  for (const fs::path& file :
+       {model / "t.json", model / "model.safetensors", text_, dir_ / "link.json", out_, out_ / "trace.json"}) {
+    expect_refused(quantize(model, "--bpw 5 --trace " + quoted(file)), 2, {"--trace"});
+  }
+  // The original is linked to from a directory of links, as hubs' caches are.
+  fs::create_directories(dir_ / "snapshot");
+  for (const auto& entry : fs::directory_iterator(model)) {
+    fs::create_symlink(entry.path(), dir_ / "snapshot" / entry.path().filename());
+  }
+  expect_refused(quantize(dir_ / "snapshot", "--bpw 5 --trace " + quoted(model / "model.safetensors")), 2, {"--trace"});
+
+  const std::string eval =
+      "eval " + quoted(model_) + " --ref " + quoted(model) + " --text " + quoted(text_) + " --rows 2 --length 32 ";
+  for (const char* option : {"--trace", "--json"}) {
+    for (const fs::path& file : {model / "config.json", text_}) {
+      expect_refused(run(eval + option + " " + quoted(file)), 2, {option});
+    }
+  }
+  expect_refused(run(eval + "--trace " + quoted(dir_ / "same") + " --json " + quoted(dir_ / "same")), 2, {"--json"});
+  EXPECT_EQ(read(model / "model.safetensors"), weights);
+  EXPECT_EQ(read(text_), text);
+  EXPECT_FALSE(fs::exists(model / "new.json"));
+}
+
+TEST_F(DeviceOptions, TheProfileAddsUp) {
+  const Outcome o = quantize(model_, "--bpw 5 --profile --device sim");
+  ASSERT_EQ(o.status, 0) << o.out;
+  uint64_t launches = 0, total = 0;
+  std::istringstream lines(o.out.substr(o.out.find("\nstage ")));
+  std::string line;
+  std::getline(lines, line), std::getline(lines, line);
+  while (std::getline(lines, line) && line.size() > 70) {
+    const uint64_t n = std::stoull(line.substr(60, 9));
+    (line.starts_with("total") ? total : launches) += n;
+  }
+  EXPECT_GT(total, 100u);
+  EXPECT_EQ(launches, total) << o.out;
+}
+
+TEST_F(DeviceOptions, GenerateShowsItsProfile) {
+  const Outcome o = run("generate " + quoted(model_) + " --prompt tides -n 2 --profile");
+  EXPECT_EQ(o.status, 0) << o.out;
+  EXPECT_NE(o.out.find("generate: write"), std::string::npos) << o.out;
+}
+
+TEST_F(DeviceOptions, AFailedRunLeavesItsTrace) {
+  const fs::path trace = dir_ / "trace.json";
+  const Outcome o = quantize(model_, "--bpw 5 --device sim --device-memory 100kB --trace " + quoted(trace));
+  EXPECT_EQ(o.status, 5) << o.out;
+  EXPECT_FALSE(io::load_json(trace).at("traceEvents").empty());
 }
 
 }  // namespace

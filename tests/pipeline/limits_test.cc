@@ -71,6 +71,30 @@ TEST_F(Limits, TheFirstPositionThatIsNoNumberIsNamed) {
   expect_error([&] { evaluate(o); }, ErrorCode::kNumeric, {"row 1, position 128", "late"});
 }
 
+TEST_F(Limits, ActivationsThatAreNoNumbersEndAMeasurement) {
+  // A norm that is no number, and finite weights whose products overflow. Once, the order of a Hessian's inputs was left
+  // undefined then, and used.
+  test::TinyModel nan = tiny(), large = tiny();
+  nan.at("model.layers.0.input_layernorm.weight").values[3] = NAN;
+  for (float& w : large.at("model.layers.0.mlp.down_proj.weight").values) w = std::copysign(1e38f, w);
+  for (const auto& [name, model] : {std::pair{"nan", nan}, {"large", large}}) {
+    save(model, dir_ / name);
+    for (const char* device : {"cpu", "sim"}) {
+      MeasureOptions o{dir_ / name, dir_ / "m.json", {{text_}, 4, 32, 1}, {}};
+      o.engine.device = device;
+      expect_error([&] { measure(o); }, ErrorCode::kNumeric, {"layer", "Hessian is not finite"});
+      QuantizeOptions q;
+      q.model = o.model;
+      q.output = dir_ / "out";
+      q.bpw = {4};
+      q.calibration = o.calibration;
+      q.engine = o.engine;
+      EXPECT_THROW(quantize(q), Error);
+      EXPECT_FALSE(fs::exists(dir_ / "out.partial"));
+    }
+  }
+}
+
 TEST_F(Limits, StoredFloatsHave32Bits) {
   const EvaluateResult r = compare(good_, good_);
   EXPECT_EQ(r.bpw_linears, 32);
@@ -146,7 +170,7 @@ TEST_F(Limits, TheCallerMayEndARunAtAnyTime) {
       done = true;
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), ErrorCode::kInterrupted);
-      EXPECT_STREQ(e.what(), "interrupted; what was not complete is removed; run the same command to begin again");
+      EXPECT_STREQ(e.what(), "interrupted; what was not complete is removed; run the command again for the rest");
       EXPECT_FALSE(fs::exists(dir_ / "out"));
       EXPECT_FALSE(fs::exists(dir_ / "out.partial"));
     }

@@ -143,6 +143,16 @@ int factor_damped(ThreadPool& pool, Gemm& gemm, const op::InverseFactor& op, std
   return op::kMaxDampingSteps + 1;
 }
 
+// The factor of a diagonal matrix in natural order.
+void identity(ThreadPool& pool, const std::vector<float>& diagonal, MatrixView<int32_t> order, View u, View weights) {
+  fill(pool, u, 0.0f);
+  for (size_t i = 0; i < diagonal.size(); ++i) {
+    order(i, 0) = static_cast<int32_t>(i);
+    u(i, i) = 1.0f / std::sqrt(diagonal[i]);
+    weights(i, 0) = diagonal[i];
+  }
+}
+
 }  // namespace
 
 void symmetrize(ThreadPool& pool, ConstView h, View full) {
@@ -161,13 +171,14 @@ void inverse_factor(ThreadPool& pool, Gemm& gemm, const op::InverseFactor& op) {
   const size_t n = op.h.rows;
   int32_t* status = view_of<int32_t>(op.status).data;
   std::fill_n(status, 4, 0);
+  const auto order_view = view_of<int32_t>(op.order);
+  const View u = floats(op.u), weights = floats(op.weights);
   std::vector<float> diagonal = finite_diagonal(floats(op.h), status[op::kNotFinite]);
-  if (status[op::kNotFinite] != 0) return;
+  if (status[op::kNotFinite] != 0) return identity(pool, std::vector<float>(n, 1.0f), order_view, u, weights);
   const double sum = std::accumulate(diagonal.begin(), diagonal.end(), 0.0);
   const auto dead = static_cast<size_t>(std::count(diagonal.begin(), diagonal.end(), 0.0f));
   const float mean = n == dead ? 1.0f : static_cast<float>(sum / static_cast<double>(n - dead));
   std::replace(diagonal.begin(), diagonal.end(), 0.0f, mean);
-  const auto order_view = view_of<int32_t>(op.order);
   std::vector<int32_t> order(n);
   std::iota(order.begin(), order.end(), 0);
   const auto falling = [&](int32_t a, int32_t b) {
@@ -179,16 +190,7 @@ void inverse_factor(ThreadPool& pool, Gemm& gemm, const op::InverseFactor& op) {
   const int steps = factor_damped(pool, gemm, op, diagonal, mean);
   status[op::kDampingSteps] = steps;
   status[op::kDeadInputs] = static_cast<int32_t>(dead);
-  const View u = floats(op.u), weights = floats(op.weights);
-  if (steps > op::kMaxDampingSteps) {
-    fill(pool, u, 0.0f);
-    for (size_t i = 0; i < n; ++i) {
-      order_view(i, 0) = static_cast<int32_t>(i);
-      u(i, i) = 1.0f / std::sqrt(diagonal[i]);
-      weights(i, 0) = diagonal[i];
-    }
-    return;
-  }
+  if (steps > op::kMaxDampingSteps) return identity(pool, diagonal, order_view, u, weights);
   for (size_t i = 0; i < n; ++i) weights(i, 0) = 1.0f / (u(i, i) * u(i, i));
 }
 

@@ -40,10 +40,10 @@ class CudaBackend final : public Backend {
     uint64_t ticket;
     cudaEvent_t event;
   };
-  // Memory that a copy uses until the event after it has passed.
+  // Host memory that a copy uses until the event after it has passed. (The device's side is kept in order by Backend.)
   struct Copy {
     cudaEvent_t done;
-    std::shared_ptr<Memory> from, to;
+    std::shared_ptr<Memory> host_side;
   };
 
   // Runs `work`, which enqueues in `queue` what `span` names. If it fails, the next wait tells.
@@ -52,7 +52,7 @@ class CudaBackend final : public Backend {
   // Notes a failure for the next wait.
   template <typename Call>
   void attempt(const Call& call);
-  void copy_enqueued(Queue queue, std::shared_ptr<Memory> from, std::shared_ptr<Memory> to);
+  void copy_enqueued(Queue queue, Memory& device_side, std::shared_ptr<Memory> host_side);
   // Lets go of what has run.
   void reap();
   void reap_copies(Queue queue);

@@ -113,8 +113,9 @@ void CudaBackend::submit(Op op) {
   guarded(Queue::kCompute, span_of(op), [&] { runner_.run(op); });
 }
 
-void CudaBackend::copy_enqueued(Queue queue, std::shared_ptr<Memory> from, std::shared_ptr<Memory> to) {
-  Copy copy{device_->events().take(), std::move(from), std::move(to)};
+void CudaBackend::copy_enqueued(Queue queue, Memory& device_side, std::shared_ptr<Memory> host_side) {
+  static_cast<DeviceMemory&>(device_side).used_by(queue);
+  Copy copy{device_->events().take(), std::move(host_side)};
   BW_CUDA_CALL(cudaEventRecord, copy.done, device_->stream(queue));
   copies_[at(queue)].push_back(std::move(copy));
 }
@@ -124,8 +125,7 @@ void CudaBackend::submit_upload(std::shared_ptr<Memory> from, size_t bytes, cons
   guarded(Queue::kUpload, copy_span("upload", bytes), [&] {
     const cudaStream_t stream = device_->stream(Queue::kUpload);
     BW_CUDA_CALL(cudaMemcpyAsync, to->pointer(), from->pointer(), bytes, cudaMemcpyHostToDevice, stream);
-    static_cast<DeviceMemory&>(*to).used_by(Queue::kUpload);
-    copy_enqueued(Queue::kUpload, std::move(from), nullptr);
+    copy_enqueued(Queue::kUpload, *to, std::move(from));
   });
 }
 
@@ -135,7 +135,7 @@ std::shared_ptr<Memory> CudaBackend::submit_download(Tensor from) {
   auto to = std::make_shared<PinnedMemory>(device_, bytes);
   guarded(Queue::kDownload, copy_span("download", bytes), [&] {
     copy_rows(from, to->pointer(), device_->stream(Queue::kDownload));
-    copy_enqueued(Queue::kDownload, from.memory, to);
+    copy_enqueued(Queue::kDownload, *from.memory, to);
   });
   return to;
 }

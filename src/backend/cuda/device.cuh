@@ -93,7 +93,8 @@ class DeviceMemory final : public Memory {
   void* pointer() override { return pointer_; }
   size_t bytes() const override { return bytes_; }
 
-  // The compute queue will not reuse the memory before what has been enqueued in `queue` by now.
+  // It is not freed before what has been enqueued in `queue` by now has run. Each such use must come after the last, as
+  // Backend orders them.
   void used_by(Queue queue);
 
  private:

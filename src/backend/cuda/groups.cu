@@ -1,28 +1,27 @@
 // Scale search, prices and rounding of groups. Columns are independent: a block takes kColumns of them, side by side,
 // with a row of threads for every candidate. Arithmetic and the order of candidates are those of the cpu device
 // (cpu/group_kernel.cc), so that both choose alike.
+#include <iterator>
+#include <span>
+
 #include "backend/cuda/kernels.cuh"
+#include "backend/scale_grid.h"
 
 namespace bw::backend::BW_CUDA_NAMESPACE {
 namespace {
 
 constexpr unsigned kColumns = 32;
-constexpr unsigned kTrials = 11;
-constexpr unsigned kCodes = 16;
+constexpr unsigned kTrials = std::size(kScaleTrials);
+constexpr unsigned kCodes = kScaleCodes;
 constexpr unsigned kThreads = 256;
 constexpr size_t kMostWidths = 8;
-constexpr size_t kMostGroupRows = 256;  // what shared memory has room for
 constexpr float kWorst = 3.0e38f;
 
-struct Widths {
+// What is tried.
+struct Search {
   int bits[kMostWidths];
+  float trials[kTrials];  // kScaleTrials, where kernels can read them
 };
-
-// Factors of max|w| / 2^(bits-1) that are tried.
-__device__ float trial_factor(unsigned trial) {
-  constexpr float kFactors[kTrials] = {1.08f, 1.0f, 0.93f, 0.86f, 0.79f, 0.72f, 0.65f, 0.58f, 0.51f, 0.44f, 0.37f};
-  return kFactors[trial];
-}
 
 // The `rank`-th code to be tried; the first of equally good ones is taken.
 __device__ unsigned code_at(unsigned rank) { return rank < 6 ? 10 + rank : 15 - rank; }
@@ -88,20 +87,20 @@ Groups groups_of(ConstFloats rows, ConstFloats weights, size_t size) {
 
 // tops[width][group][tile] = the largest scale that a column of the tile wants. Blocks: (groups · tiles, widths) of
 // (kColumns, kTrials) threads.
-__global__ void wanted_kernel(Groups g, Widths widths, float* tops) {
+__global__ void wanted_kernel(Groups g, Search search, float* tops) {
   __shared__ float shared[kCodes][kColumns];
   const size_t group = blockIdx.x / g.tiles, tile = blockIdx.x % g.tiles;
   const Column w = g.column(group, tile * kColumns + threadIdx.x);
-  const Levels levels(widths.bits[blockIdx.y]);
+  const Levels levels(search.bits[blockIdx.y]);
   const float unit = column_top(w, shared) * (1.0f / levels.count());
-  const float own = unit * trial_factor(threadIdx.y);
+  const float own = unit * search.trials[threadIdx.y];
   shared[threadIdx.y][threadIdx.x] = rounding_error(w, g.weights_of(group), g.weights.stride, own, levels);
   __syncthreads();
   if (threadIdx.y == 0) {
     float best = 0, best_error = kWorst;
     for (unsigned trial = 0; trial < kTrials; ++trial) {
       const float error = shared[trial][threadIdx.x];
-      if (error < best_error) best = unit * trial_factor(trial), best_error = error;
+      if (error < best_error) best = unit * search.trials[trial], best_error = error;
     }
     constexpr float kLargestHalf = 65504.0f;
     shared[kTrials][threadIdx.x] = fminf(best, kLargestHalf / levels.count());
@@ -161,12 +160,12 @@ __device__ Choice choose_code(const Column& w, const float* weights, size_t weig
 
 // parts[width][group][tile] = the rounding errors of the tile's columns, summed. Blocks: (groups · tiles, widths) of
 // (kColumns, kCodes) threads.
-__global__ void price_kernel(Groups g, Widths widths, const float* scales, double* parts) {
+__global__ void price_kernel(Groups g, Search search, const float* scales, double* parts) {
   __shared__ float errors[kCodes][kColumns], chosen[kColumns];
   const size_t group = blockIdx.x / g.tiles, tile = blockIdx.x % g.tiles, row = blockIdx.y * g.count + group;
   const size_t c = tile * kColumns + threadIdx.x;
   const Choice best = choose_code(g.column(group, c), g.weights_of(group), g.weights.stride, scales + row * kCodes,
-                                  Levels(widths.bits[blockIdx.y]), errors);
+                                  Levels(search.bits[blockIdx.y]), errors);
   if (threadIdx.y == 0) chosen[threadIdx.x] = c < g.rows.cols ? best.error : 0.0f;
   __syncthreads();
   if (threadIdx.x != 0 || threadIdx.y != 0) return;
@@ -259,13 +258,19 @@ __global__ void round_group_kernel(Rounding op, double* tile_errors) {
   tile_errors[blockIdx.x] = total;
 }
 
+Search search_for(std::span<const int> widths) {
+  Search search{};
+  std::copy(widths.begin(), widths.end(), search.bits);
+  std::copy(std::begin(kScaleTrials), std::end(kScaleTrials), search.trials);
+  return search;
+}
+
 }  // namespace
 
 void price_groups(cudaStream_t stream, Scratch& scratch, const op::PriceGroups& op) {
   BW_CHECK(op.widths.size() <= kMostWidths);
   if (op.rows.empty() || op.widths.empty()) return;
-  Widths widths{};
-  std::copy(op.widths.begin(), op.widths.end(), widths.bits);
+  const Search search = search_for(op.widths);
   const size_t n_widths = op.widths.size(), smallest = *std::min_element(op.sizes.begin(), op.sizes.end());
   const Groups most = groups_of(floats(op.rows), floats(op.weights), smallest);
   auto* const tops = scratch.take<float>(n_widths * most.count * most.tiles);
@@ -274,9 +279,9 @@ void price_groups(cudaStream_t stream, Scratch& scratch, const op::PriceGroups& 
   for (size_t size = 0; size < op.sizes.size(); ++size) {
     const Groups g = groups_of(most.rows, most.weights, op.sizes[size]);
     const dim3 grid(as_grid(g.count * g.tiles), as_grid(n_widths));
-    BW_LAUNCH(wanted_kernel, grid, dim3(kColumns, kTrials), 0, stream, g, widths, tops);
+    BW_LAUNCH(wanted_kernel, grid, dim3(kColumns, kTrials), 0, stream, g, search, tops);
     BW_LAUNCH(scale_grid_kernel, as_grid(n_widths * g.count), kThreads, 0, stream, tops, g.tiles, nullptr, scales);
-    BW_LAUNCH(price_kernel, grid, dim3(kColumns, kCodes), 0, stream, g, widths, scales, parts);
+    BW_LAUNCH(price_kernel, grid, dim3(kColumns, kCodes), 0, stream, g, search, scales, parts);
     for_each(stream, n_widths, g.count,
              PriceBody{parts, g.count, g.tiles, op.sizes.size(), size, view_of<double>(op.errors)});
   }
@@ -286,7 +291,7 @@ void group_scale(cudaStream_t stream, const op::GroupScale& op) {
   const Groups g = groups_of(floats(op.rows), floats(op.weights), std::max<size_t>(1, op.rows.rows));
   float* const tops = floats(op.wanted).data;
   if (g.count * g.tiles != 0) {
-    BW_LAUNCH(wanted_kernel, as_grid(g.tiles), dim3(kColumns, kTrials), 0, stream, g, Widths{{op.bits}}, tops);
+    BW_LAUNCH(wanted_kernel, as_grid(g.tiles), dim3(kColumns, kTrials), 0, stream, g, search_for({&op.bits, 1}), tops);
   }
   BW_LAUNCH(scale_grid_kernel, 1, kThreads, 0, stream, tops, g.count * g.tiles, view_of<Half>(op.scale_max).data,
             floats(op.code_scales).data);
@@ -294,7 +299,6 @@ void group_scale(cudaStream_t stream, const op::GroupScale& op) {
 
 void round_group(cudaStream_t stream, Scratch& scratch, const op::RoundGroup& op) {
   const size_t n = op.codes.rows, tiles = ceil_div(op.panel.cols, kColumns);
-  BW_CHECK(n <= kMostGroupRows);
   if (tiles == 0) return;
   const Rounding rounding{floats(op.panel),           floats(op.u),
                           floats(op.weights),         floats(op.code_scales).data,

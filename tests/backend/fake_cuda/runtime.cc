@@ -261,6 +261,7 @@ cudaError_t cudaMallocFromPoolAsync(void** pointer, size_t bytes, cudaMemPool_t,
 
 cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
   enqueue(stream, [pointer] {
+    std::memset(pointer, 0xff, allocated.at(pointer));  // for those who read it afterwards
     allocated_bytes -= allocated.at(pointer);
     allocated.erase(pointer);
     std::free(pointer);
