@@ -145,7 +145,9 @@ void add_calibration_options(CLI::App& command, CalibrationOptions& calibration)
   command.add_option("--calib-length", calibration.length, "Tokens of a row")
       ->check(whole_number(2, kMostRowTokens))
       ->capture_default_str();
-  command.add_option("--seed", calibration.seed, "Seed of self-written calibration")
+  command
+      .add_option("--seed", calibration.seed,
+                  "Seed of self-written calibration, and of the successors that gradients are taken for")
       ->check(whole_number(0, UINT64_MAX))
       ->capture_default_str();
 }

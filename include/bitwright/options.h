@@ -88,6 +88,7 @@ struct QuantizeResult {
   double bpw_target = 0;   // of the linears; 0 if a size was asked for
   double bpw_linears = 0;  // reached
   double bpw_head = 0;
+  double predicted_kld = 0;  // to the original, nats per token, from the linears' prices (docs/quality.md)
   uint64_t planned_bytes = 0, written_bytes = 0;  // of the whole directory
   double seconds = 0;                             // since the run began, measuring and earlier targets included
   std::vector<StageTime> stages;                  // the same

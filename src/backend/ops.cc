@@ -62,6 +62,10 @@ struct WorkOf {
     const size_t seen = o.shape.window == 0 ? o.length : std::min(o.length, o.shape.window);
     return {4.0 * static_cast<double>(o.q.rows * o.q.cols) * static_cast<double>(seen), false};
   }
+  // Five products of the shape of the two forward.
+  Work operator()(const op::AttentionGradient& o) const {
+    return {2.5 * work_of(op::Attention{o.q, o.k, o.v, o.sequences, o.shape, o.dq}).flops, false};
+  }
   // n³/3 multiply-adds for the factorization, n³/6 for the inverse.
   Work operator()(const op::InverseFactor& o) const {
     const double n = static_cast<double>(o.h.rows);
@@ -94,7 +98,7 @@ void PackWeight::check() const {
 
 void TransposeInOrder::check() const {
   check_float(w);
-  check_column(order, w.cols, kI32);
+  if (order.memory) check_column(order, w.cols, kI32);
   BW_CHECK(rows.dtype == kF32 && rows.rows == w.cols && rows.cols >= w.rows);
 }
 
@@ -202,6 +206,29 @@ void CompareLogits::check() const {
   check_same(q_logits, p_logits);
   check_shape(targets, p_logits.rows, 1, kI32);
   check_shape(out, p_logits.rows, 4);
+}
+
+void RmsNormGradient::check() const {
+  RmsNorm{x, weight, eps, dx}.check();
+  check_same(dy, x);
+}
+
+void GatedActivationGradient::check() const {
+  GatedActivation{gate, up, kind, dy}.check();
+  check_same(dgate, gate);
+  check_same(dup, gate);
+}
+
+void AttentionGradient::check() const {
+  Attention{q, k, v, sequences, shape, dout}.check();
+  check_same(dq, q);
+  check_same(dk, k);
+  check_same(dv, k);
+}
+
+void SampledGradient::check() const {
+  BW_CHECK(logits.dtype == kF32 && logits.cols > 0 && softcap >= 0);
+  check_column(uniforms, logits.rows);
 }
 
 void InverseFactor::check() const {

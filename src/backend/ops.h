@@ -64,7 +64,8 @@ struct PackWeight {
   void operands(auto&& visit) const { visit(w, Access::kRead); }
 };
 
-// rows (in, padded out)[r][c] = w (out, in)[c][order[r]]; columns past `out` become 0. order (in, 1) i32.
+// rows (in, padded out)[r][c] = w (out, in)[c][order[r]]; columns past `out` become 0. order (in, 1) i32; empty: as
+// they stand.
 struct TransposeInOrder {
   static constexpr std::string_view kName = "transpose in order";
   Tensor w, order, rows;
@@ -176,7 +177,8 @@ struct Softcap {
   void operands(auto&& visit) const { visit(x, Access::kWrite); }
 };
 
-// Rotates pairs (i, i + head_dim/2) of every head of x (T, heads * head_dim) by the angle of its position: cos_sin
+// Rotates pairs (i, i + head_dim/2) of every head of x (T, heads * head_dim) by the angle of its position, or with
+// `inverse` back (which is also the gradient): cos_sin
 // (positions, head_dim) holds cos in the first half of a row, sin in the second; positions (T, 1) i32, each below
 // cos_sin.rows.
 struct Rope {
@@ -184,6 +186,7 @@ struct Rope {
   Tensor x;
   size_t head_dim = 0;
   Tensor positions, cos_sin;
+  bool inverse = false;
   void check() const;
   void operands(auto&& visit) const {
     visit(x, Access::kWrite), visit(positions, Access::kRead), visit(cos_sin, Access::kRead);
@@ -265,6 +268,62 @@ struct CompareLogits {
     visit(p_logits, Access::kRead), visit(q_logits, Access::kRead), visit(targets, Access::kRead);
     visit(out, Access::kWrite);
   }
+};
+
+// Gradients ---------------------------------------------------------------------------------------------------------
+// dx, dy, ...: the gradient of a loss to x, y, ... of the operation that the name tells.
+
+// dx of RmsNorm from dy, for each run of n = weight.cols columns: with r = 1 / sqrt(mean(x²) + eps),
+// dx = r · (w ∘ dy) - x · r³ / n · Σ(w ∘ dy ∘ x); with `accumulate`, dx += the same. dx may be dy.
+struct RmsNormGradient {
+  static constexpr std::string_view kName = "rms norm gradient";
+  Tensor x, weight;
+  float eps = 0;
+  Tensor dy, dx;
+  bool accumulate = false;
+  void check() const;
+  void operands(auto&& visit) const {
+    visit(x, Access::kRead), visit(weight, Access::kRead), visit(dy, Access::kRead), visit(dx, Access::kWrite);
+  }
+};
+
+// dgate = dy ∘ up ∘ act'(gate), dup = dy ∘ act(gate), all (T, n); dgate may be gate or dy, dup may be up.
+struct GatedActivationGradient {
+  static constexpr std::string_view kName = "gated activation gradient";
+  Tensor gate, up;
+  ActivationKind kind = ActivationKind::kSilu;
+  Tensor dy, dgate, dup;
+  void check() const;
+  void operands(auto&& visit) const {
+    visit(gate, Access::kRead), visit(up, Access::kRead), visit(dy, Access::kRead);
+    visit(dgate, Access::kWrite), visit(dup, Access::kWrite);
+  }
+};
+
+// dq, dk, dv of Attention from dout; shapes as there. Memory does not grow with L².
+struct AttentionGradient {
+  static constexpr std::string_view kName = "attention gradient";
+  Tensor q, k, v, dout;
+  size_t sequences = 0;
+  AttentionShape shape;
+  Tensor dq, dk, dv;
+  void check() const;
+  void operands(auto&& visit) const {
+    visit(q, Access::kRead), visit(k, Access::kRead), visit(v, Access::kRead), visit(dout, Access::kRead);
+    visit(dq, Access::kWrite), visit(dk, Access::kWrite), visit(dv, Access::kWrite);
+  }
+};
+
+// The gradient of -log p[y] to the logits, for a token y drawn from p = softmax(logits) itself: p - onehot(y), in
+// place. y is the first token at which the sum of p, taken in the order of the tokens, exceeds `uniforms` (T, 1; in [0,
+// 1)), else the last token with p > 0. With softcap > 0, logits are cap · tanh(a / cap) and the gradient is that to a:
+// times 1 - (logit / cap)².
+struct SampledGradient {
+  static constexpr std::string_view kName = "sampled gradient";
+  Tensor logits, uniforms;
+  float softcap = 0;
+  void check() const;
+  void operands(auto&& visit) const { visit(logits, Access::kWrite), visit(uniforms, Access::kRead); }
 };
 
 // Quantization ------------------------------------------------------------------------------------------------------
@@ -414,12 +473,13 @@ struct CountDifferences {
 
 }  // namespace op
 
-using Op =
-    std::variant<op::Fill, op::Copy, op::PackWeight, op::TransposeInOrder, op::Linear, op::Gemm, op::AccumulateGram,
-                 op::Symmetrize, op::Dot, op::RmsNorm, op::Add, op::Scale, op::GatedActivation, op::Softcap, op::Rope,
-                 op::RowSquaredNorms, op::RowRatios, op::Attention, op::AttentionCached, op::TokenNll,
-                 op::CompareLogits, op::InverseFactor, op::PriceGroups, op::GroupScale, op::RoundGroup, op::Dequantize,
-                 op::PackBits, op::UnpackBits, op::PackNibbles, op::UnpackNibbles, op::CountDifferences>;
+using Op = std::variant<op::Fill, op::Copy, op::PackWeight, op::TransposeInOrder, op::Linear, op::Gemm,
+                        op::AccumulateGram, op::Symmetrize, op::Dot, op::RmsNorm, op::Add, op::Scale,
+                        op::GatedActivation, op::Softcap, op::Rope, op::RowSquaredNorms, op::RowRatios, op::Attention,
+                        op::AttentionCached, op::TokenNll, op::CompareLogits, op::RmsNormGradient,
+                        op::GatedActivationGradient, op::AttentionGradient, op::SampledGradient, op::InverseFactor,
+                        op::PriceGroups, op::GroupScale, op::RoundGroup, op::Dequantize, op::PackBits, op::UnpackBits,
+                        op::PackNibbles, op::UnpackNibbles, op::CountDifferences>;
 
 std::string_view name_of(const Op& op);
 

@@ -175,6 +175,25 @@ void Decoder::run_linear(const LayerWeights& weights, LinearKind kind, const Ten
   device_.enqueue(op::Linear{x, weights.linears[i], weights.biases[i], y, accumulate});
 }
 
+void Decoder::rotate_from(size_t layer, const RowBatch& batch, size_t first, const Tensor& q, const Tensor& k,
+                          bool inverse) const {
+  const Rotation r = rotation(layer, batch, first);
+  for (const Tensor* t : {&q, &k}) {
+    device_.enqueue(op::Rope{*t, config_.head_dim, r.positions, r.cos_sin, inverse});
+  }
+}
+
+void Decoder::rotate(size_t layer, const RowBatch& batch, const Tensor& q, const Tensor& k, bool inverse) const {
+  rotate_from(layer, batch, 0, q, k, inverse);
+}
+
+backend::AttentionShape Decoder::attention_shape(size_t layer) const {
+  return {config_.n_heads,         config_.n_kv_heads,        config_.head_dim,
+          config_.attention_scale, config_.attention_softcap, slides(config_, layer) ? config_.sliding_window : 0};
+}
+
+backend::ActivationKind Decoder::activation() const { return activation_kind(config_.activation); }
+
 Tensor Decoder::attend(const LayerWeights& weights, size_t layer, const RowBatch& batch, const Tensor& x,
                        KvCache* cache) const {
   const size_t width = config_.n_heads * config_.head_dim, kv_width = config_.n_kv_heads * config_.head_dim;
@@ -185,13 +204,8 @@ Tensor Decoder::attend(const LayerWeights& weights, size_t layer, const RowBatch
   run_linear(weights, LinearKind::kV, x, v);
   if (!weights.q_norm.empty()) device_.enqueue(op::RmsNorm{q, weights.q_norm, config_.norm_eps, q});
   if (!weights.k_norm.empty()) device_.enqueue(op::RmsNorm{k, weights.k_norm, config_.norm_eps, k});
-  const Rotation r = rotation(layer, batch, cache ? cache->length : 0);
-  device_.enqueue(op::Rope{q, config_.head_dim, r.positions, r.cos_sin});
-  device_.enqueue(op::Rope{k, config_.head_dim, r.positions, r.cos_sin});
-
-  backend::AttentionShape shape{config_.n_heads,           config_.n_kv_heads,
-                                config_.head_dim,          config_.attention_scale,
-                                config_.attention_softcap, slides(config_, layer) ? config_.sliding_window : 0};
+  rotate_from(layer, batch, cache ? cache->length : 0, q, k, false);
+  const backend::AttentionShape shape = attention_shape(layer);
   if (cache) {
     BW_CHECK(batch.sequences == cache->sequences && cache->length + batch.length <= cache->capacity);
     BW_CHECK(cache->length == 0 || batch.length == 1);
@@ -215,7 +229,7 @@ Tensor Decoder::gate_and_up(const LayerWeights& weights, const Tensor& x) const 
     const Tensor in = x.rows_slice(first, count), out = gate.rows_slice(first, count), other = up.rows_slice(0, count);
     run_linear(weights, LinearKind::kGate, in, out);
     run_linear(weights, LinearKind::kUp, in, other);
-    device_.enqueue(op::GatedActivation{out, other, activation_kind(config_.activation), out});
+    device_.enqueue(op::GatedActivation{out, other, activation(), out});
   });
   return gate;
 }

@@ -91,6 +91,17 @@ class Decoder {
   void logits(const backend::Tensor& h, const backend::Tensor& final_norm,
               const std::shared_ptr<const backend::Weight>& head, const backend::Tensor& out) const;
 
+  // The parts of a layer that its gradient is made of, too (see layer_gradient.h). y = linear(x); with `accumulate`, y
+  // += linear(x).
+  void run_linear(const LayerWeights& weights, model::LinearKind kind, const backend::Tensor& x,
+                  const backend::Tensor& y, bool accumulate = false) const;
+  backend::Tensor normed(const backend::Tensor& h, const backend::Tensor& norm) const;
+  // Rotates q and k by the positions of their tokens in their rows, or back.
+  void rotate(size_t layer, const RowBatch& batch, const backend::Tensor& q, const backend::Tensor& k,
+              bool inverse) const;
+  backend::AttentionShape attention_shape(size_t layer) const;
+  backend::ActivationKind activation() const;
+
   backend::Backend& device() const { return device_; }
   const model::ModelConfig& config() const { return config_; }
 
@@ -107,19 +118,17 @@ class Decoder {
     size_t scaled_first = 0, scaled_length = 0;
   };
 
+  void rotate_from(size_t layer, const RowBatch& batch, size_t first, const backend::Tensor& q,
+                   const backend::Tensor& k, bool inverse) const;
   // Of `batch`, whose rows begin at position `first`. Kept for the next layer, which asks for the same.
   Rotation rotation(size_t layer, const RowBatch& batch, size_t first) const;
   backend::Tensor rope_rows(size_t layer, size_t first, size_t length) const;
-  // y = linear(x); with `accumulate`, y += linear(x).
-  void run_linear(const LayerWeights& weights, model::LinearKind kind, const backend::Tensor& x,
-                  const backend::Tensor& y, bool accumulate = false) const;
   backend::Tensor attend(const LayerWeights& weights, size_t layer, const RowBatch& batch, const backend::Tensor& x,
                          KvCache* cache) const;
   backend::Tensor gate_and_up(const LayerWeights& weights, const backend::Tensor& x) const;
   // h += linear(x), through `norm` if there is one.
   void add_to_residual(const LayerWeights& weights, model::LinearKind kind, const backend::Tensor& norm,
                        const backend::Tensor& x, const backend::Tensor& h) const;
-  backend::Tensor normed(const backend::Tensor& h, const backend::Tensor& norm) const;
 
   backend::Backend& device_;
   const model::ModelConfig& config_;

@@ -71,17 +71,18 @@ void tell_warnings(Run& run, const model::ModelDir& dir) {
   for (const std::string& warning : dir.warnings()) run.reporter.warn("plan", warning);
 }
 
-QuantizeResult write_output(Run& run, const model::ModelDir& dir, const calib::Rows& rows, const OutputPlan& plan,
-                            OutputBuilder& builder, Clock::time_point start) {
+QuantizeResult write_output(Run& run, const model::ModelDir& dir, const calib::Rows& rows, const TokenGains& gains,
+                            const OutputPlan& plan, OutputBuilder& builder, Clock::time_point start) {
   run.reporter.note("allocate", fmt::format("{}: {:.4f} bits per weight, head {:.3f}, {} bytes ({}) planned",
                                             builder.output().string(), plan.bpw_linears, plan.bpw_head, plan.bytes,
                                             format_bytes(plan.bytes)));
   check_space(builder.output(), plan.bytes);
-  quantize_layers(run, dir, rows, plan, builder.layers_dir());
+  quantize_layers(run, dir, rows, gains, plan, builder.layers_dir());
   QuantizeResult r;
   r.output = builder.output();
   r.bpw_linears = plan.bpw_linears;
   r.bpw_head = plan.bpw_head;
+  r.predicted_kld = plan.predicted_kld;
   r.planned_bytes = plan.bytes;
   {
     const StageClock::Span span(run.clock, "compile");
@@ -166,6 +167,12 @@ auto traced(Run& run, const EngineOptions& engine, const Body& body) {
   return result;
 }
 
+// Where files beside `file` go; a device or a pipe has none of its own.
+std::filesystem::path directory_of(const std::filesystem::path& file) {
+  const bool in_place = std::filesystem::exists(file) && !std::filesystem::is_regular_file(file);
+  return in_place ? std::filesystem::temp_directory_path() : std::filesystem::absolute(file).parent_path();
+}
+
 MeasureResult run_measure(const MeasureOptions& options) {
   const model::ModelDir dir(options.model);
   check_measurement_path(options.model, options.output);
@@ -177,7 +184,8 @@ MeasureResult run_measure(const MeasureOptions& options) {
   return traced(run, options.engine, [&] {
     tell_warnings(run, dir);
     const calib::Rows rows = calibration_rows(run, dir, options.calibration);
-    const Measurement m = measure_model(run, dir, rows);
+    const Measurement m =
+        measure_model(run, dir, rows, options.calibration.seed, directory_of(options.output)).measurement;
     save_measurement(m, options.output);
     MeasureResult r;
     r.linears = m.linears.size();
@@ -198,7 +206,15 @@ std::vector<QuantizeResult> write_outputs(Run& run, const model::ModelDir& dir, 
                                           Clock::time_point start) {
   tell_warnings(run, dir);
   const calib::Rows rows = calibration_rows(run, dir, options.calibration);
-  if (!measurement) measurement = measure_model(run, dir, rows);
+  TokenGains gains;
+  const std::filesystem::path scratch = builders[0]->layers_dir();
+  if (measurement) {
+    gains = find_gradients(run, dir, rows, options.calibration.seed, scratch, nullptr);
+  } else {
+    Measured measured = measure_model(run, dir, rows, options.calibration.seed, scratch);
+    measurement = std::move(measured.measurement);
+    gains = std::move(measured.gains);
+  }
   // What the output's config tells of calibration are the rows that it is quantized with.
   measurement->source = rows.source;
   measurement->rows = rows.count();
@@ -207,7 +223,7 @@ std::vector<QuantizeResult> write_outputs(Run& run, const model::ModelDir& dir, 
   for (size_t i = 0; i < builders.size(); ++i) {
     const OutputPlan plan = options.size ? plan_for_size(dir, *measurement, *options.size, output)
                                          : plan_for_bpw(dir, *measurement, options.bpw[i], output);
-    results.push_back(write_output(run, dir, rows, plan, *builders[i], start));
+    results.push_back(write_output(run, dir, rows, gains, plan, *builders[i], start));
     if (!options.size) results.back().bpw_target = options.bpw[i];
   }
   return results;

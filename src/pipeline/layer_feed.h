@@ -12,9 +12,10 @@ namespace bw::pipeline {
 // last one, and the host is never more than two layers ahead.
 class LayerFeed {
  public:
+  enum class Order { kForward, kBackward };
   // `job` is the first word of its stages' names. All must outlive it.
   LayerFeed(Run& run, const model::ModelDir& dir, const nn::Decoder& decoder, const nn::Decoder::LinearLoader& load,
-            std::string job);
+            std::string job, Order order = Order::kForward);
 
   // Weights of the next layer, linears raw.
   nn::LayerWeights next();
@@ -22,14 +23,16 @@ class LayerFeed {
   void all_enqueued();
 
  private:
-  nn::LayerWeights load(size_t layer);
+  nn::LayerWeights load();
+  size_t layer_at(size_t place) const { return order_ == Order::kForward ? place : dir_.config().n_layers - 1 - place; }
 
   Run& run_;
   const model::ModelDir& dir_;
   const nn::Decoder& decoder_;
   const nn::Decoder::LinearLoader& load_;
   std::string job_;
-  size_t layer_ = 0;  // that next() gives
+  Order order_;
+  size_t next_ = 0;  // place in the order of the layer that next() gives
   std::optional<nn::LayerWeights> ahead_;
   backend::Event before_;  // the end of the layer before the last
   int64_t trace_begin_ns_ = 0;

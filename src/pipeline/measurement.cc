@@ -16,7 +16,7 @@ namespace bw::pipeline {
 namespace {
 
 constexpr const char* kFormat = "bitwright-measurement";
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;  // 2: prices in nats
 
 [[noreturn]] void damaged(const std::string& name, const std::string& why) {
   throw Error(ErrorCode::kModel, fmt::format("{}: {}", name, why), "measure the model again");

@@ -133,6 +133,7 @@ std::vector<OutputShard> split_shards(std::vector<OutputTensor> tensors, uint64_
 OutputPlan make_plan(const model::ModelDir& dir, const Measurement& m, const Problem& problem,
                      const allocate::Plan& chosen, const OutputOptions& options) {
   OutputPlan plan;
+  plan.predicted_kld = chosen.price;
   for (size_t i = 0; i < problem.linears.size(); ++i) {
     plan.layouts[problem.linears[i]->key] = problem.linears[i]->candidates[chosen.chosen[i]].layout;
   }

@@ -31,6 +31,7 @@ struct OutputPlan {
   std::map<std::string, quant::Layout> layouts;  // by key; a linear that is absent stays in f16
   double bpw_linears = 0;                        // of the decoder's linears, all stored bits
   double bpw_head = 0;
+  double predicted_kld = 0;  // nats per token: the sum of the prices of the decoder's linears
   std::vector<OutputShard> shards;
   std::string config;                             // config.json
   std::vector<std::filesystem::path> side_files;  // copied as they are

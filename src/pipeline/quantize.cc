@@ -31,19 +31,22 @@ class LayerQuantizer {
       : run_(run), device_(*run.device), dir_(dir), decoder_(decoder), plan_(plan) {}
 
   // Enqueues the quantization of the layer's linears, site by site, and the move of the states through the quantized
-  // layer.
-  PendingLinears enqueue_layer(size_t layer, nn::LayerWeights weights, States& states) {
+  // layer. gains: (tokens, kLinearsPerLayer)
+  PendingLinears enqueue_layer(size_t layer, nn::LayerWeights weights, const Matrix<float>& gains, States& states) {
     PendingLinears pending;
+    const Tensor gain = device_.upload(gains.span(), gains.rows(), gains.cols());
     for (size_t site = 0; site < nn::kSites; ++site) {
-      const Tensor hessian = reach_site(layer, site, weights, states);
-      const std::string where = fmt::format("layer {}, input {}", layer, site);
-      const quant::Factor factor = hessian.empty() ? quant::Factor{} : site_factor(hessian, where, pending);
-      for (const model::LinearKind kind : nn::site_linears(site)) {
-        const size_t i = static_cast<size_t>(kind);
-        const Tensor w = as_stored(dir_.linear(layer, kind), std::move(weights.raw[i]), factor, pending);
-        weights.raw[i] = {};
+      const SiteHessians hessians = reach_site(layer, site, weights, gain, states);
+      const auto kinds = nn::site_linears(site);
+      for (size_t i = 0; i < kinds.size(); ++i) {
+        Tensor& raw = weights.raw[static_cast<size_t>(kinds[i])];
+        const model::LinearInfo info = dir_.linear(layer, kinds[i]);
+        const Tensor w =
+            is_quantized(info)
+                ? quant::dequantize(device_, quantize_linear(info, std::exchange(raw, {}), hessians[i], pending))
+                : as_half(std::exchange(raw, {}));
         const StageClock::Span span(run_.clock, "quantize: forward");
-        weights.linears[i] = decoder_.pack(w);
+        weights.linears[static_cast<size_t>(kinds[i])] = decoder_.pack(w);
       }
     }
     const StageClock::Span span(run_.clock, "quantize: forward");
@@ -53,20 +56,22 @@ class LayerQuantizer {
     return pending;
   }
 
-  // The head reads the final norm of the states.
-  PendingLinears enqueue_head(States& states) {
+  // The head reads the final norm of the states. gains: (tokens, 1)
+  PendingLinears enqueue_head(const Matrix<float>& gains, States& states) {
     const Tensor norm = decoder_.load_final_norm(dir_);
     const Tensor hessian = zeros(dir_.config().hidden);
-    states.for_each([&](const nn::RowBatch&, nn::Carry& carry) {
+    const Tensor gain = device_.upload(gains.span(), gains.rows(), 1);
+    size_t first = 0;
+    states.for_each([&](const nn::RowBatch& batch, nn::Carry& carry) {
       const StageClock::Span span(run_.clock, "quantize: Hessians");
       const Tensor x = device_.allocate(carry.h.rows, carry.h.cols);
       device_.enqueue(op::RmsNorm{carry.h, norm, dir_.config().norm_eps, x});
-      device_.enqueue(op::AccumulateGram{x, {}, hessian, run_.precision});
+      device_.enqueue(op::AccumulateGram{x, gain.rows_slice(first, batch.tokens()), hessian, run_.precision});
+      first += batch.tokens();
     });
     PendingLinears pending;
-    const quant::Factor factor = site_factor(hessian, "head", pending);
     const nn::Decoder::LinearLoader load = linear_loader(dir_, device_);
-    quantize_linear(dir_.head(), load(dir_.head()), factor, pending);
+    quantize_linear(dir_.head(), load(dir_.head()), hessian, pending);
     return pending;
   }
 
@@ -102,54 +107,53 @@ class LayerQuantizer {
     return h;
   }
 
-  // Moves the states to the site and returns the Hessian of its inputs; empty if none of its linears is quantized. A
-  // site that leaves a module weighs each token by the inverse squared norm of the residual stream it writes to;
-  // elsewhere the norms before the linears have made tokens equal.
-  Tensor reach_site(size_t layer, size_t site, const nn::LayerWeights& weights, States& states) {
-    const auto linears = nn::site_linears(site);
-    const bool any = std::any_of(linears.begin(), linears.end(),
-                                 [&](model::LinearKind kind) { return is_quantized(dir_.linear(layer, kind)); });
-    const Tensor hessian = any ? zeros(dir_.linear(layer, linears[0]).in) : Tensor{};
-    const bool weighted = site % 2 == 1 && !dir_.config().post_norms;
+  using SiteHessians = std::vector<Tensor>;  // of the site's linears, in order; empty for one that is not quantized
+
+  // Moves the states to the site and returns the Hessians of its linears: Σ gain_t x xᵀ over the disturbed inputs, with
+  // the gains of the undisturbed model.
+  SiteHessians reach_site(size_t layer, size_t site, const nn::LayerWeights& weights, const Tensor& gain,
+                          States& states) {
+    const auto kinds = nn::site_linears(site);
+    SiteHessians hessians(kinds.size());
+    for (size_t i = 0; i < kinds.size(); ++i) {
+      const model::LinearInfo info = dir_.linear(layer, kinds[i]);
+      if (is_quantized(info)) hessians[i] = zeros(info.in);
+    }
+    size_t first = 0;
     states.for_each([&](const nn::RowBatch& batch, nn::Carry& carry) {
       {
         const StageClock::Span span(run_.clock, "quantize: forward");
         if (site == 0) decoder_.begin(weights, carry);
         if (site > 0) decoder_.advance(weights, layer, site - 1, batch, carry);
       }
-      if (!any) return;
       const StageClock::Span span(run_.clock, "quantize: Hessians");
-      Tensor weight;
-      if (weighted) {
-        weight = device_.allocate(batch.tokens(), 1);
-        device_.enqueue(op::RowSquaredNorms{carry.h, {}, weight});
-        device_.enqueue(op::RowRatios{{}, weight, weight, {}});
+      for (size_t i = 0; i < kinds.size(); ++i) {
+        if (hessians[i].empty()) continue;
+        const Tensor weight = gain.rows_slice(first, batch.tokens()).cols_slice(static_cast<size_t>(kinds[i]), 1);
+        device_.enqueue(op::AccumulateGram{carry.x, weight, hessians[i], run_.precision});
       }
-      device_.enqueue(op::AccumulateGram{carry.x, weight, hessian, run_.precision});
+      first += batch.tokens();
     });
-    return hessian;
+    return hessians;
   }
 
-  quant::Factor site_factor(const Tensor& hessian, const std::string& where, PendingLinears& pending) {
-    const StageClock::Span span(run_.clock, "quantize: factors");
-    quant::Factor factor = quant::factorize(device_, hessian, kDamping);
-    pending.statuses.emplace_back(where, device_.download(factor.status));
-    return factor;
-  }
-
-  // The weights (out, in) that a loader of the output will see.
-  Tensor as_stored(const model::LinearInfo& info, Tensor w, const quant::Factor& factor, PendingLinears& pending) {
-    if (is_quantized(info)) return quant::dequantize(device_, quantize_linear(info, std::move(w), factor, pending));
-    const Tensor half = device_.allocate(w.rows, w.cols, backend::DType::kF16);  // check_half_range saw that it fits
+  // The weights as a loader of f16 tensors will see them (check_half_range saw that they fit).
+  Tensor as_half(Tensor w) {
+    const Tensor half = device_.allocate(w.rows, w.cols, backend::DType::kF16);
     device_.enqueue(op::Copy{w, half});
     device_.enqueue(op::Copy{half, w});
     return w;
   }
 
   // Quantizes w (out, in) and appends its tensors.
-  quant::QuantizedLinear quantize_linear(const model::LinearInfo& info, Tensor w, const quant::Factor& factor,
+  quant::QuantizedLinear quantize_linear(const model::LinearInfo& info, Tensor w, const Tensor& hessian,
                                          PendingLinears& pending) {
     const std::string key = dir_.reference_name(info.key);
+    const quant::Factor factor = [&] {
+      const StageClock::Span span(run_.clock, "quantize: factors");
+      return quant::factorize(device_, hessian, kDamping);
+    }();
+    pending.statuses.emplace_back(key, device_.download(factor.status));
     quant::QuantizedLinear q = [&] {
       const StageClock::Span span(run_.clock, "quantize: GPTQ");
       const Tensor rows = quant::transposed_in_order(device_, w, factor.order);
@@ -164,7 +168,7 @@ class LayerQuantizer {
   void note_oddities(const quant::FactorReport& factor, const std::string& where) {
     if (factor.identity) {
       run_.reporter.warn("quantize",
-                         fmt::format("{}: the Hessian cannot be factored; its linears are rounded to nearest", where));
+                         fmt::format("{}: the Hessian cannot be factored; it is rounded to nearest", where));
     } else if (factor.damping > kDamping) {
       run_.reporter.note("quantize", fmt::format("{}: the Hessian needed a damping of {:g}", where, factor.damping));
     }
@@ -183,8 +187,8 @@ std::filesystem::path layer_file(const std::filesystem::path& layers_dir, size_t
   return layers_dir / fmt::format("layer-{:05}.safetensors", layer);
 }
 
-void quantize_layers(Run& run, const model::ModelDir& dir, const calib::Rows& rows, const OutputPlan& plan,
-                     const std::filesystem::path& layers_dir) {
+void quantize_layers(Run& run, const model::ModelDir& dir, const calib::Rows& rows, const TokenGains& gains,
+                     const OutputPlan& plan, const std::filesystem::path& layers_dir) {
   const nn::Decoder decoder(*run.device, dir.config(), rows.length, run.precision);
   States states = embed_rows(run, decoder, dir, rows);
   const nn::Decoder::LinearLoader load = linear_loader(dir, *run.device);
@@ -196,7 +200,7 @@ void quantize_layers(Run& run, const model::ModelDir& dir, const calib::Rows& ro
       pending;  // of the layer before: the device is given the next one before it is waited for
   for (size_t layer = 0; layer < layers; ++layer) {
     run.reporter.progress("quantize", static_cast<double>(layer), steps, fmt::format("layer {}", layer));
-    PendingLinears next = quantizer.enqueue_layer(layer, feed.next(), states);
+    PendingLinears next = quantizer.enqueue_layer(layer, feed.next(), gains.layers[layer], states);
     feed.all_enqueued();
     if (pending) quantizer.write(std::move(*pending), layer_file(layers_dir, layer - 1));
     pending = std::move(next);
@@ -204,7 +208,7 @@ void quantize_layers(Run& run, const model::ModelDir& dir, const calib::Rows& ro
   if (pending) quantizer.write(std::move(*pending), layer_file(layers_dir, layers - 1));
   run.reporter.progress("quantize", static_cast<double>(layers), steps, "head");
   if (plan.layouts.contains(dir.reference_name(dir.head().key))) {
-    quantizer.write(quantizer.enqueue_head(states), layer_file(layers_dir, layers));
+    quantizer.write(quantizer.enqueue_head(gains.head, states), layer_file(layers_dir, layers));
   }
   run.reporter.progress("quantize", steps, steps);
 }

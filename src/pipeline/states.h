@@ -21,6 +21,7 @@ class States {
   size_t count() const { return entries_.size(); }
   const nn::RowBatch& batch(size_t i) const { return entries_[i].batch; }
   size_t tokens() const { return tokens_; }
+  bool on_device() const { return on_device_; }
 
   // Calls body for every batch in order; what it leaves in the carry is kept. On the host's side of a device that has
   // them at home it waits for nothing; else once for each batch, for the one before the last, so that the device never

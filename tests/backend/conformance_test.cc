@@ -136,6 +136,9 @@ std::vector<Case> large_cases(size_t op) {
     }
   }
   if (op == index_of<op::Attention>()) cases.push_back(attention_case({2, 333, 6, 2, 32, 0, 0}));
+  if (op == index_of<op::AttentionGradient>()) {
+    cases.push_back(attention_gradient_case({2, 333, 6, 2, 32, 0, 0}));
+  }
   if (op == index_of<op::RoundGroup>()) {
     cases.push_back(round_group_case(random_weights(128, 1056, 1, 0.05f), 64, 3, usual_scale_max(0.05f, 3)));
   }

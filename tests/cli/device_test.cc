@@ -45,7 +45,7 @@ TEST_F(DeviceOptions, TooLittleDeviceMemoryIsRefusedWithWhatIsNeeded) {
 TEST_F(DeviceOptions, TheProfileShowsCopiesAndWaits) {
   const Outcome o = quantize(model_, "--bpw 5 --device sim --profile");
   ASSERT_EQ(o.status, 0) << o.out;
-  for (const char* word : {"waits", "to device", "from device", "measure: forward", "quantize: GPTQ"}) {
+  for (const char* word : {"waits", "to device", "from device", "gradients: backward", "measure: prices", "quantize: GPTQ"}) {
     EXPECT_NE(o.out.find(word), std::string::npos) << word << " is not in: " << o.out;
   }
 }

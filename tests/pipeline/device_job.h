@@ -32,6 +32,7 @@ struct StageOutcome {
   std::map<std::string, StageTime> stages;
   backend::Counters counters;
   backend::sim::SimTimeline timeline;  // of a sim device
+  backend::sim::SimTimeline halfway;   // measuring: when the layers have been gone through forward
   std::string bytes;                   // its result: the measurement as text, or the layers' files
 };
 
@@ -44,9 +45,19 @@ class DeviceJob {
   }
 
   StageOutcome measure(std::unique_ptr<backend::Backend> device, size_t rows, size_t length, double min_step = 0.02) {
-    Run run({}, std::move(device));
-    measurement_ = measure_model(run, *dir_, random_rows(rows, length, vocab_), min_step);
-    return outcome(run, to_json(measurement_).dump());
+    const auto* sim = dynamic_cast<const backend::sim::SimBackend*>(device.get());
+    backend::sim::SimTimeline halfway;
+    EngineOptions options;
+    const double layers = static_cast<double>(dir_->config().n_layers);
+    options.progress = [&](const ProgressEvent& e) {
+      if (sim && e.stage == "gradients" && e.done < layers) halfway = sim->timeline();
+    };
+    Run run(options, std::move(device));
+    Measured measured = measure_model(run, *dir_, random_rows(rows, length, vocab_), kSeed, folder_.path(), min_step);
+    measurement_ = std::move(measured.measurement);
+    StageOutcome result = outcome(run, to_json(measurement_).dump());
+    result.halfway = halfway;
+    return result;
   }
 
   // With the measurement of the last call of measure().
@@ -55,7 +66,8 @@ class DeviceJob {
     const OutputPlan plan = plan_for_bpw(*dir_, measurement_, bpw, {});
     const auto layers_dir = folder_ / ("layers-" + std::to_string(runs_++));
     std::filesystem::create_directories(layers_dir);
-    quantize_layers(run, *dir_, random_rows(rows, length, vocab_), plan, layers_dir);
+    const calib::Rows tokens = random_rows(rows, length, vocab_);
+    quantize_layers(run, *dir_, tokens, gains_of(tokens), plan, layers_dir);
     std::string bytes;
     for (size_t layer = 0; layer <= dir_->config().n_layers; ++layer) {
       bytes += io::read_file(layer_file(layers_dir, layer), uint64_t{1} << 30);
@@ -63,10 +75,22 @@ class DeviceJob {
     return outcome(run, std::move(bytes));
   }
 
+  // Of the rows; the same on every device, so that what quantizing asks of one can be compared.
+  const TokenGains& gains_of(const calib::Rows& rows) {
+    TokenGains& gains = gains_[rows.ids.size()];
+    if (gains.layers.empty()) {
+      Run run({}, backend::make_cpu_backend(2));
+      gains = find_gradients(run, *dir_, rows, kSeed, folder_.path(), nullptr);
+    }
+    return gains;
+  }
+
   const Measurement& measurement() const { return measurement_; }
   const model::ModelDir& dir() const { return *dir_; }
 
  private:
+  static constexpr uint64_t kSeed = 1;
+
   static StageOutcome outcome(Run& run, std::string bytes) {
     run.device->wait_all("test");
     StageOutcome result;
@@ -83,6 +107,7 @@ class DeviceJob {
   size_t vocab_, runs_ = 0;
   std::optional<model::ModelDir> dir_;
   Measurement measurement_;
+  std::map<size_t, TokenGains> gains_;  // by number of tokens
 };
 
 }  // namespace bw::pipeline

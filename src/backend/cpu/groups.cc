@@ -43,7 +43,7 @@ void transpose_in_order(ThreadPool& pool, ConstView w, const int32_t* order, Vie
     const size_t first = tile * kColumnStep, end = std::min(first + kColumnStep, rows.cols);
     const size_t filled = std::clamp(w.rows, first, end);
     for (size_t r = 0; r < rows.rows; ++r) {
-      const float* column = w.data + order[r];
+      const float* column = w.data + (order ? static_cast<size_t>(order[r]) : r);
       for (size_t c = first; c < filled; ++c) rows(r, c) = column[c * w.stride];
       std::fill(rows.row(r) + filled, rows.row(r) + end, 0.0f);
     }

@@ -59,7 +59,7 @@ void gated_activation(ThreadPool& pool, ConstView gate, ConstView up, Activation
 void softcap(ThreadPool& pool, View x, float cap);
 
 // rope.cc
-void rope(ThreadPool& pool, View x, size_t head_dim, ConstIndexView positions, ConstView cos_sin);
+void rope(ThreadPool& pool, View x, size_t head_dim, ConstIndexView positions, ConstView cos_sin, bool inverse);
 
 // attention.cc, attention_cached.cc
 void attention(ThreadPool& pool, ConstView q, ConstView k, ConstView v, size_t sequences, const AttentionShape& shape,
@@ -71,11 +71,21 @@ void attention_cached(ThreadPool& pool, ConstView q, ConstView k_cache, ConstVie
 void token_nll(ThreadPool& pool, ConstView logits, ConstIndexView targets, View nll);
 void compare_logits(ThreadPool& pool, ConstView p, ConstView q, ConstIndexView targets, View out);
 
+// gradients.cc, attention_gradient.cc
+void rms_norm_gradient(ThreadPool& pool, ConstView x, std::span<const float> weight, float eps, ConstView dy,
+                       bool accumulate, View dx);
+void gated_activation_gradient(ThreadPool& pool, ConstView gate, ConstView up, ActivationKind kind, ConstView dy,
+                               View dgate, View dup);
+void sampled_gradient(ThreadPool& pool, View logits, ConstView uniforms, float softcap);
+// At least one sequence.
+void attention_gradient(ThreadPool& pool, const op::AttentionGradient& op);
+
 // factor.cc
 void symmetrize(ThreadPool& pool, ConstView h, View full);
 void inverse_factor(ThreadPool& pool, Gemm& gemm, const op::InverseFactor& op);
 
 // groups.cc
+// order: null for rows as they stand
 void transpose_in_order(ThreadPool& pool, ConstView w, const int32_t* order, View rows);
 void price_groups(ThreadPool& pool, const op::PriceGroups& op);
 void group_scale(ThreadPool& pool, const op::GroupScale& op);

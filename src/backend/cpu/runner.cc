@@ -92,7 +92,9 @@ struct Dispatch {
     packed->pack(c.pool, floats(o.w));
   }
   void operator()(const op::TransposeInOrder& o) const {
-    if (!o.rows.empty()) transpose_in_order(c.pool, floats(o.w), indices(o.order).data, floats(o.rows));
+    if (!o.rows.empty()) {
+      transpose_in_order(c.pool, floats(o.w), o.order.memory ? indices(o.order).data : nullptr, floats(o.rows));
+    }
   }
   void operator()(const op::Linear& o) const {
     const auto* packed = dynamic_cast<const PackedWeight*>(o.w.get());
@@ -122,7 +124,7 @@ struct Dispatch {
   }
   void operator()(const op::Softcap& o) const { softcap(c.pool, floats(o.x), o.cap); }
   void operator()(const op::Rope& o) const {
-    rope(c.pool, floats(o.x), o.head_dim, indices(o.positions), floats(o.cos_sin));
+    rope(c.pool, floats(o.x), o.head_dim, indices(o.positions), floats(o.cos_sin), o.inverse);
   }
   void operator()(const op::RowSquaredNorms& o) const {
     row_squared_norms(c.pool, floats(o.x), Optional(o.minus).pointer(), floats(o.out));
@@ -144,6 +146,20 @@ struct Dispatch {
   }
   void operator()(const op::CompareLogits& o) const {
     compare_logits(c.pool, floats(o.p_logits), floats(o.q_logits), indices(o.targets), floats(o.out));
+  }
+  void operator()(const op::RmsNormGradient& o) const {
+    rms_norm_gradient(c.pool, floats(o.x), floats(o.weight).row_span(0), o.eps, floats(o.dy), o.accumulate,
+                      floats(o.dx));
+  }
+  void operator()(const op::GatedActivationGradient& o) const {
+    gated_activation_gradient(c.pool, floats(o.gate), floats(o.up), o.kind, floats(o.dy), floats(o.dgate),
+                              floats(o.dup));
+  }
+  void operator()(const op::AttentionGradient& o) const {
+    if (o.q.rows != 0) attention_gradient(c.pool, o);
+  }
+  void operator()(const op::SampledGradient& o) const {
+    sampled_gradient(c.pool, floats(o.logits), floats(o.uniforms), o.softcap);
   }
   void operator()(const op::InverseFactor& o) const { inverse_factor(c.pool, c.gemm, o); }
   void operator()(const op::PriceGroups& o) const { price_groups(c.pool, o); }

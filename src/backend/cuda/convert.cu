@@ -73,7 +73,9 @@ __global__ void transpose_kernel(ConstFloats w, ConstInts order, Floats rows) {
   for (size_t c0 = size_t{blockIdx.y} * kTile; c0 < rows.cols; c0 += size_t{gridDim.y} * kTile) {
     for (unsigned i = threadIdx.y; i < kTile; i += kTileRows) {
       const size_t c = c0 + i, r = r0 + threadIdx.x;
-      if (r < rows.rows) tile[i][threadIdx.x] = c < w.rows ? w(c, static_cast<size_t>(order(r, 0))) : 0.0f;
+      if (r >= rows.rows) continue;
+      const size_t from = order.data == nullptr ? r : static_cast<size_t>(order(r, 0));
+      tile[i][threadIdx.x] = c < w.rows ? w(c, from) : 0.0f;
     }
     __syncthreads();
     for (unsigned i = threadIdx.y; i < kTile; i += kTileRows) {

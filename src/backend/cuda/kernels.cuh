@@ -39,10 +39,14 @@ void add_row(cudaStream_t stream, ConstFloats row, bool accumulate, Floats y);
 void scale(cudaStream_t stream, Floats x, float factor);
 void gated_activation(cudaStream_t stream, ConstFloats gate, ConstFloats up, ActivationKind kind, Floats y);
 void softcap(cudaStream_t stream, Floats x, float cap);
-void rope(cudaStream_t stream, Floats x, size_t head_dim, ConstInts positions, ConstFloats cos_sin);
+void gated_activation_gradient(cudaStream_t stream, ConstFloats gate, ConstFloats up, ActivationKind kind,
+                               ConstFloats dy, Floats dgate, Floats dup);
+void rope(cudaStream_t stream, Floats x, size_t head_dim, ConstInts positions, ConstFloats cos_sin, bool inverse);
 
 // reduce.cu
 void rms_norm(cudaStream_t stream, ConstFloats x, ConstFloats weight, float eps, Floats y);
+void rms_norm_gradient(cudaStream_t stream, ConstFloats x, ConstFloats weight, float eps, ConstFloats dy,
+                       bool accumulate, Floats dx);
 // minus: data null for 0
 void row_squared_norms(cudaStream_t stream, ConstFloats x, ConstFloats minus, Floats out);
 // numerator: data null for 1; sum: or null
@@ -56,9 +60,13 @@ void add_up(cudaStream_t stream, const double* values, size_t n, double* sum);
 void attention(cudaStream_t stream, const op::Attention& op);
 void attention_cached(cudaStream_t stream, const op::AttentionCached& op);
 
+// attention_gradient.cu
+void attention_gradient(cudaStream_t stream, Scratch& scratch, const op::AttentionGradient& op);
+
 // logits.cu; NaN for a target that is not in the vocabulary
 void token_nll(cudaStream_t stream, ConstFloats logits, ConstInts targets, Floats nll);
 void compare_logits(cudaStream_t stream, ConstFloats p, ConstFloats q, ConstInts targets, Floats out);
+void sampled_gradient(cudaStream_t stream, Floats logits, ConstFloats uniforms, float softcap);
 
 // groups.cu
 void price_groups(cudaStream_t stream, Scratch& scratch, const op::PriceGroups& op);

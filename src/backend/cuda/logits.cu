@@ -79,6 +79,55 @@ __global__ void compare_logits_kernel(ConstFloats p_logits, ConstFloats q_logits
   out(r, 3) = p_top.at == q_top.at ? 1.0f : 0.0f;
 }
 
+// The first token at which Σ exp(x - maximum) exceeds `wanted`, else the last that has a chance, else n. Each thread
+// has summed `part` neighbouring tokens into its place of sums; by one thread.
+__device__ size_t draw(const float* x, size_t n, float maximum, const double* sums, size_t part, double wanted) {
+  double before = 0, sum = 0;  // before: up to the part
+  unsigned at = blockDim.x;    // the part, or so far the last that has a chance
+  for (unsigned i = 0; i < blockDim.x && !(sum > wanted); ++i) {
+    if (sums[i] > 0) at = i, before = sum;
+    sum += sums[i];
+  }
+  if (at == blockDim.x) return n;
+  sum = before;
+  const size_t begin = at * part, end = begin + part < n ? begin + part : n;
+  size_t drawn = n;  // so far the last that has a chance
+  for (size_t i = begin; i < end; ++i) {
+    const float weight = expf(x[i] - maximum);
+    sum += weight;
+    if (weight > 0) drawn = i;
+    if (sum > wanted) break;
+  }
+  return drawn;
+}
+
+__global__ void sampled_gradient_kernel(Floats logits, ConstFloats uniforms, float softcap) {
+  __shared__ Top tops[kThreads];
+  __shared__ double sums[kThreads];
+  __shared__ double total;
+  __shared__ size_t drawn;
+  const size_t r = blockIdx.x, n = logits.cols, part = ceil_div(n, size_t{blockDim.x});
+  float* const x = logits.row(r);
+  const float maximum = largest(x, n, tops).value;
+  double sum = 0;
+  const size_t begin = threadIdx.x * part, end = begin + part < n ? begin + part : n;
+  for (size_t i = begin; i < end; ++i) sum += expf(x[i] - maximum);
+  sums[threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    double all = 0;
+    for (unsigned i = 0; i < blockDim.x; ++i) all += sums[i];
+    total = all;
+    drawn = draw(x, n, maximum, sums, part, uniforms(r, 0) * all);
+  }
+  __syncthreads();
+  const float factor = static_cast<float>(1.0 / total);
+  for (size_t i = threadIdx.x; i < n; i += blockDim.x) {
+    const float t = softcap != 0 ? x[i] / softcap : 0.0f;
+    x[i] = (expf(x[i] - maximum) * factor - (i == drawn ? 1.0f : 0.0f)) * (1.0f - t * t);
+  }
+}
+
 }  // namespace
 
 void token_nll(cudaStream_t stream, ConstFloats logits, ConstInts targets, Floats nll) {
@@ -89,6 +138,11 @@ void token_nll(cudaStream_t stream, ConstFloats logits, ConstInts targets, Float
 void compare_logits(cudaStream_t stream, ConstFloats p, ConstFloats q, ConstInts targets, Floats out) {
   if (p.rows == 0) return;
   BW_LAUNCH(compare_logits_kernel, as_grid(p.rows), kThreads, 0, stream, p, q, targets, out);
+}
+
+void sampled_gradient(cudaStream_t stream, Floats logits, ConstFloats uniforms, float softcap) {
+  if (logits.rows == 0) return;
+  BW_LAUNCH(sampled_gradient_kernel, as_grid(logits.rows), kThreads, 0, stream, logits, uniforms, softcap);
 }
 
 }  // namespace bw::backend::BW_CUDA_NAMESPACE

@@ -22,6 +22,27 @@ __global__ void rms_norm_kernel(ConstFloats x, ConstFloats weight, float eps, Fl
   for (size_t c = threadIdx.x; c < n; c += blockDim.x) to[c] = from[c] * factor * weight(0, c);
 }
 
+// A block for every run. dx may be dy: both sums are known before anything is written.
+__global__ void rms_norm_gradient_kernel(ConstFloats x, ConstFloats weight, float eps, ConstFloats dy, bool accumulate,
+                                         Floats dx) {
+  __shared__ float scratch[kMostThreads];
+  const size_t n = weight.cols, runs = x.cols / n, r = blockIdx.x / runs, first = blockIdx.x % runs * n;
+  const float *const from = x.row(r) + first, *const slope = dy.row(r) + first;
+  float* const to = dx.row(r) + first;
+  float squares = 0, sum = 0;
+  for (size_t c = threadIdx.x; c < n; c += blockDim.x) {
+    squares = fmaf(from[c], from[c], squares);
+    sum = fmaf(weight(0, c) * slope[c], from[c], sum);
+  }
+  const float count = static_cast<float>(n);
+  const float factor = 1.0f / sqrtf(block_sum(squares, scratch) / count + eps);
+  const float along = factor * factor * factor * (block_sum(sum, scratch) / count);
+  for (size_t c = threadIdx.x; c < n; c += blockDim.x) {
+    const float gradient = factor * (weight(0, c) * slope[c]) - from[c] * along;
+    to[c] = accumulate ? to[c] + gradient : gradient;
+  }
+}
+
 __global__ void row_squared_norms_kernel(ConstFloats x, ConstFloats minus, Floats out) {
   __shared__ float scratch[kMostThreads];
   const size_t r = blockIdx.x;
@@ -82,6 +103,14 @@ void rms_norm(cudaStream_t stream, ConstFloats x, ConstFloats weight, float eps,
   const size_t runs = x.rows * (x.cols / weight.cols);
   if (runs == 0) return;
   BW_LAUNCH(rms_norm_kernel, as_grid(runs), threads_for(weight.cols), 0, stream, x, weight, eps, y);
+}
+
+void rms_norm_gradient(cudaStream_t stream, ConstFloats x, ConstFloats weight, float eps, ConstFloats dy,
+                       bool accumulate, Floats dx) {
+  const size_t runs = x.rows * (x.cols / weight.cols);
+  if (runs == 0) return;
+  BW_LAUNCH(rms_norm_gradient_kernel, as_grid(runs), threads_for(weight.cols), 0, stream, x, weight, eps, dy,
+            accumulate, dx);
 }
 
 void row_squared_norms(cudaStream_t stream, ConstFloats x, ConstFloats minus, Floats out) {

@@ -22,7 +22,7 @@ struct Dispatch {
     copy(s, o.w, packed->data());
   }
   void operator()(const op::TransposeInOrder& o) const {
-    transpose_in_order(s, floats(o.w), indices(o.order), floats(o.rows));
+    transpose_in_order(s, floats(o.w), o.order.memory ? indices(o.order) : ConstInts(), floats(o.rows));
   }
   void operator()(const op::Linear& o) const { gemm.linear(o); }
   void operator()(const op::Gemm& o) const { gemm.gemm(o); }
@@ -40,7 +40,7 @@ struct Dispatch {
   }
   void operator()(const op::Softcap& o) const { softcap(s, floats(o.x), o.cap); }
   void operator()(const op::Rope& o) const {
-    rope(s, floats(o.x), o.head_dim, indices(o.positions), floats(o.cos_sin));
+    rope(s, floats(o.x), o.head_dim, indices(o.positions), floats(o.cos_sin), o.inverse);
   }
   void operator()(const op::RowSquaredNorms& o) const {
     row_squared_norms(s, floats(o.x), floats(o.minus), floats(o.out));
@@ -53,6 +53,19 @@ struct Dispatch {
   void operator()(const op::TokenNll& o) const { token_nll(s, floats(o.logits), indices(o.targets), floats(o.nll)); }
   void operator()(const op::CompareLogits& o) const {
     compare_logits(s, floats(o.p_logits), floats(o.q_logits), indices(o.targets), floats(o.out));
+  }
+  void operator()(const op::RmsNormGradient& o) const {
+    rms_norm_gradient(s, floats(o.x), floats(o.weight), o.eps, floats(o.dy), o.accumulate, floats(o.dx));
+  }
+  void operator()(const op::GatedActivationGradient& o) const {
+    gated_activation_gradient(s, floats(o.gate), floats(o.up), o.kind, floats(o.dy), floats(o.dgate), floats(o.dup));
+  }
+  void operator()(const op::AttentionGradient& o) const {
+    Scratch scratch(allocate);
+    attention_gradient(s, scratch, o);
+  }
+  void operator()(const op::SampledGradient& o) const {
+    sampled_gradient(s, floats(o.logits), floats(o.uniforms), o.softcap);
   }
   void operator()(const op::InverseFactor& o) const { factorizer.inverse_factor(o); }
   void operator()(const op::PriceGroups& o) const {

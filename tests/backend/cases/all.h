@@ -4,6 +4,7 @@
 #include "backend/cases/attention.h"
 #include "backend/cases/elementwise.h"
 #include "backend/cases/factor.h"
+#include "backend/cases/gradients.h"
 #include "backend/cases/logits.h"
 #include "backend/cases/movement.h"
 #include "backend/cases/packing.h"
@@ -60,6 +61,10 @@ inline const OpCases kOpCases[] = {
     {index_of<op::AttentionCached>(), attention_cached_cases},
     {index_of<op::TokenNll>(), token_nll_cases},
     {index_of<op::CompareLogits>(), compare_cases},
+    {index_of<op::RmsNormGradient>(), rms_norm_gradient_cases},
+    {index_of<op::GatedActivationGradient>(), activation_gradient_cases},
+    {index_of<op::AttentionGradient>(), attention_gradient_cases},
+    {index_of<op::SampledGradient>(), sampled_gradient_cases},
     {index_of<op::InverseFactor>(), factor_cases},
     {index_of<op::PriceGroups>(), price_cases},
     {index_of<op::GroupScale>(), group_scale_cases},

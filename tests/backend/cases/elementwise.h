@@ -172,24 +172,24 @@ inline Operand angles(size_t positions, size_t d) {
   return operand(table, positions, d);
 }
 
-inline Case rope_case(size_t rows, size_t heads, size_t d, size_t n_positions = 5) {
+inline Case rope_case(size_t rows, size_t heads, size_t d, size_t n_positions = 5, bool inverse = false) {
   Rng rng(d);
   std::vector<int32_t> positions(rows);
   for (int32_t& p : positions) p = static_cast<int32_t>(rng.below(static_cast<uint32_t>(n_positions)));
   if (rows > 1) positions[0] = static_cast<int32_t>(n_positions - 1), positions[1] = 0;
-  Case c{fmt::format("{} rows of {} heads of {}", rows, heads, d),
+  Case c{fmt::format("{} rows of {} heads of {}, inverse {}", rows, heads, d, inverse),
          {beside(random_operand(rows, heads * d, d), 1, 1), beside(operand(positions, rows, 1), 0, 1),
           beside(angles(n_positions, d), 0, 1)},
          {}};
-  c.op = [d](Backend&, std::span<const Tensor> t) { return op::Rope{t[0], d, t[1], t[2]}; };
-  c.reference = [heads, d](const Operands& before) {
+  c.op = [=](Backend&, std::span<const Tensor> t) { return op::Rope{t[0], d, t[1], t[2], inverse}; };
+  c.reference = [=](const Operands& before) {
     const auto x = before[0].as<float>(), table = before[2].as<float>();
     const auto position = before[1].as<int32_t>();
     std::vector<double> wanted(x.size());
     for (size_t i = 0; i < x.size(); ++i) {
       const size_t r = i / (heads * d), col = i % d, half = d / 2;
       const float* angle = &table[static_cast<size_t>(position[r]) * d];
-      const double cos = angle[col % half], sin = angle[half + col % half];
+      const double cos = angle[col % half], sin = (inverse ? -1 : 1) * double{angle[half + col % half]};
       wanted[i] = col >= half ? x[i] * cos + x[i - half] * sin : x[i] * cos - x[i + half] * sin;
     }
     return close_to(0, wanted, 1e-13);
@@ -199,7 +199,9 @@ inline Case rope_case(size_t rows, size_t heads, size_t d, size_t n_positions = 
 
 inline std::vector<Case> rope_cases() {
   std::vector<Case> cases = {rope_case(0, 2, 8), rope_case(300, 9, 64, 300)};
-  for (const size_t d : {2, 6, 16, 34, 64, 256}) cases.push_back(rope_case(4, 3, d));
+  for (const size_t d : {2, 6, 16, 34, 64, 256}) {
+    for (const bool inverse : {false, true}) cases.push_back(rope_case(4, 3, d, 5, inverse));
+  }
   return cases;
 }
 

@@ -120,19 +120,21 @@ inline std::vector<Case> pack_weight_cases() {
   return cases;
 }
 
-inline Case transpose_case(size_t out, size_t in, size_t padded) {
-  Case c{fmt::format("out {} in {}, padded {}", out, in, padded),
+inline Case transpose_case(size_t out, size_t in, size_t padded, bool ordered = true) {
+  Case c{fmt::format("out {} in {}, padded {}{}", out, in, padded, ordered ? "" : ", no order"),
          {beside(random_operand(out, in, out), 1, 2), operand(random_order(in, in), in, 1),
           beside(unset(in, padded), 0, 3)},
          {}};
-  c.op = [](Backend&, std::span<const Tensor> t) { return op::TransposeInOrder{t[0], t[1], t[2]}; };
+  c.op = [ordered](Backend&, std::span<const Tensor> t) {
+    return op::TransposeInOrder{t[0], ordered ? t[1] : Tensor{}, t[2]};
+  };
   c.reference = [=](const Operands& before) {
     const auto w = before[0].as<float>();
     const auto order = before[1].as<int32_t>();
     std::vector<double> wanted(in * padded, 0.0);
     for (size_t r = 0; r < in; ++r) {
       for (size_t col = 0; col < out; ++col) {
-        wanted[r * padded + col] = w[col * in + static_cast<size_t>(order[r])];
+        wanted[r * padded + col] = w[col * in + (ordered ? static_cast<size_t>(order[r]) : r)];
       }
     }
     return close_to(2, wanted, 0);
@@ -146,6 +148,7 @@ inline std::vector<Case> transpose_cases() {
     for (const size_t out : {1, 31, 32, 33, 100, 300}) {
       cases.push_back(transpose_case(out, in, (out + 31) / 32 * 32));
       cases.push_back(transpose_case(out, in, out));
+      cases.push_back(transpose_case(out, in, out, false));
     }
     cases.push_back(transpose_case(5, in, 96));
   }

@@ -1,0 +1,36 @@
+// The gradient stage: what the loss feels of every linear's output, by one forward and one backward pass.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "nn/layer_gradient.h"
+#include "pipeline/session.h"
+
+namespace bw::pipeline {
+
+// Squared gradients, Σ_j g_tj² over the outputs of a linear, for every token of the rows. The loss of a token is -log p
+// of a successor drawn from the model's own output, so that their mean over tokens is Fisher information and not the
+// surprise of this text (design: 'Cost in nats').
+struct TokenGains {
+  std::vector<Matrix<float>> layers;  // (tokens, kLinearsPerLayer) each
+  Matrix<float> head;                 // (tokens, 1)
+};
+
+// Sees every linear of every layer on the way back, last layer first.
+class GradientVisitor {
+ public:
+  virtual ~GradientVisitor() = default;
+  // All calls for one layer stand between these; weights has the raw linears.
+  virtual void begin(size_t layer, const nn::LayerWeights& weights) = 0;
+  virtual void end(size_t layer, const nn::LayerWeights& weights) = 0;
+  // Some tokens of a linear: its input x (T, in) and their gains (T, 1).
+  virtual void visit(model::LinearKind kind, const backend::Tensor& x, const backend::Tensor& gains) = 0;
+};
+
+// `scratch`: a directory for the layers' inputs (2 bytes · tokens · hidden · layers). `seed`: of the drawn successors.
+// visitor: may be null.
+TokenGains find_gradients(Run& run, const model::ModelDir& dir, const calib::Rows& rows, uint64_t seed,
+                          const std::filesystem::path& scratch, GradientVisitor* visitor);
+
+}  // namespace bw::pipeline
