@@ -23,46 +23,57 @@ void add(StageTime& to, const backend::Counters& now, const backend::Counters& b
   to.wait_seconds += now.wait_seconds - before.wait_seconds;
 }
 
+// to += part, or to -= part.
+void add(StageTime& to, const StageTime& part, bool negative = false) {
+  const auto plus = [negative](auto& x, auto y) { negative ? x -= y : x += y; };
+  plus(to.seconds, part.seconds);
+  plus(to.product_seconds, part.product_seconds);
+  plus(to.product_flops, part.product_flops);
+  plus(to.launches, part.launches);
+  plus(to.uploads, part.uploads);
+  plus(to.upload_bytes, part.upload_bytes);
+  plus(to.downloads, part.downloads);
+  plus(to.download_bytes, part.download_bytes);
+  plus(to.waits, part.waits);
+  plus(to.wait_seconds, part.wait_seconds);
+}
+
 }  // namespace
 
 StageClock::Span::Span(StageClock& clock, std::string stage)
     : clock_(clock),
       stage_(std::move(stage)),
+      outer_(clock.current_),
       counters_(clock.device_.counters()),
       begin_(std::chrono::steady_clock::now()),
-      trace_begin_ns_(clock.device_.trace() ? clock.device_.trace()->now() : 0) {}
+      trace_begin_ns_(clock.device_.trace() ? clock.device_.trace()->now() : 0) {
+  clock_.current_ = this;
+}
 
 StageClock::Span::~Span() {
   if (backend::Trace* trace = clock_.device_.trace()) trace->add({"stages", stage_, trace_begin_ns_, trace->now()});
+  StageTime taken;
+  taken.seconds = seconds_since(begin_);
+  add(taken, clock_.device_.counters(), counters_);
+  if (outer_) add(outer_->inner_, taken);
+  clock_.current_ = outer_;
+
   auto at =
       std::find_if(clock_.times_.begin(), clock_.times_.end(), [&](const StageTime& t) { return t.stage == stage_; });
   if (at == clock_.times_.end()) {
     at = clock_.times_.insert(at, StageTime{});
     at->stage = stage_;
   }
-  at->seconds += seconds_since(begin_);
-  add(*at, clock_.device_.counters(), counters_);
+  add(*at, taken);
+  add(*at, inner_, true);
 }
 
 std::vector<StageTime> StageClock::times() const {
-  backend::Counters known;
-  double seconds = 0;
-  for (const StageTime& t : times_) {
-    seconds += t.seconds;
-    known.linear_seconds += t.product_seconds;
-    known.linear_flops += t.product_flops;
-    known.launches += t.launches;
-    known.uploads += t.uploads;
-    known.upload_bytes += t.upload_bytes;
-    known.downloads += t.downloads;
-    known.download_bytes += t.download_bytes;
-    known.waits += t.waits;
-    known.wait_seconds += t.wait_seconds;
-  }
   StageTime rest;
   rest.stage = "all else";
-  rest.seconds = seconds_since(start_) - seconds;
-  add(rest, device_.counters(), known);
+  rest.seconds = seconds_since(start_);
+  add(rest, device_.counters(), {});
+  for (const StageTime& t : times_) add(rest, t, true);
   std::vector<StageTime> all = times_;
   all.push_back(std::move(rest));
   return all;

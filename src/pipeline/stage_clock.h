@@ -14,7 +14,8 @@ class StageClock {
  public:
   explicit StageClock(const backend::Backend& device) : device_(device) {}
 
-  // Counts the time of its own life for `stage`; stages of the same name add up. Not to be nested.
+  // Counts the time of its own life for `stage`; stages of the same name add up. What a span inside
+  // it counts is not counted for it.
   class Span {
    public:
     Span(StageClock& clock, std::string stage);
@@ -25,6 +26,8 @@ class StageClock {
    private:
     StageClock& clock_;
     std::string stage_;
+    Span* outer_;
+    StageTime inner_;  // of spans inside
     backend::Counters counters_;
     std::chrono::steady_clock::time_point begin_;
     int64_t trace_begin_ns_;
@@ -37,6 +40,7 @@ class StageClock {
  private:
   const backend::Backend& device_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  Span* current_ = nullptr;
   std::vector<StageTime> times_;
 };
 

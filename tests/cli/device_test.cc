@@ -45,7 +45,8 @@ TEST_F(DeviceOptions, TooLittleDeviceMemoryIsRefusedWithWhatIsNeeded) {
 TEST_F(DeviceOptions, TheProfileShowsCopiesAndWaits) {
   const Outcome o = quantize(model_, "--bpw 5 --device sim --profile");
   ASSERT_EQ(o.status, 0) << o.out;
-  for (const char* word : {"waits", "to device", "from device", "gradients: backward", "measure: prices", "quantize: GPTQ"}) {
+  for (const char* word :
+       {"waits", "to device", "from device", "gradients: backward", "measure: prices", "quantize: GPTQ"}) {
     EXPECT_NE(o.out.find(word), std::string::npos) << word << " is not in: " << o.out;
   }
 }
@@ -111,6 +112,8 @@ TEST_F(DeviceOptions, TheProfileAddsUp) {
   while (std::getline(lines, line) && line.size() > 70) {
     const uint64_t n = std::stoull(line.substr(60, 9));
     (line.starts_with("total") ? total : launches) += n;
+    EXPECT_GE(std::stod(line.substr(30, 9)), 0) << line;
+    EXPECT_LT(n, 1u << 20) << line;  // counted twice elsewhere, it would wrap
   }
   EXPECT_GT(total, 100u);
   EXPECT_EQ(launches, total) << o.out;
