@@ -61,7 +61,7 @@ Backend::~Backend() = default;
 
 Event Backend::end_of_operations() {
   if (launches_at_mark_ == counters_.launches && last_mark_.ticket != 0) return last_mark_;
-  return mark();
+  return mark(Queue::kCompute);
 }
 
 // As seen by what is enqueued in `queue` from now on.

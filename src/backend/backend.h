@@ -69,7 +69,7 @@ class Backend {
   HostTensor download(Tensor from);
 
   // What has been enqueued so far for computing.
-  Event mark() { return mark(Queue::kCompute); }
+  Event mark() { return end_of_operations(); }
   // The host waits until `event` has passed. `what` names the reason in traces. Throws what an operation before it has
   // failed with.
   void wait(const Event& event, std::string_view what);

@@ -40,11 +40,12 @@ class GradientPass {
     for (size_t layer = 0; layer < layers(); ++layer) {
       progress(layer, fmt::format("layer {}", layer));
       nn::LayerWeights weights = feed.next();
-      decoder_.pack(weights, false);
+      decoder_.pack(weights, keeps_weights());
       std::vector<HostTensor> inputs = forward_layer(layer, weights);
-      feed.all_enqueued();
-      if (layer > 0) keep(layer - 1, pending);
+      if (keeps_weights()) kept_.push_back(std::move(weights));
+      if (layer > 0) keep(layer - 1, pending);  // the device has this layer to work on meanwhile
       pending = std::move(inputs);
+      feed.all_enqueued();
     }
     keep(layers() - 1, pending);
   }
@@ -80,6 +81,7 @@ class GradientPass {
   std::vector<Matrix<float>> backward(GradientVisitor* visitor) {
     std::vector<HostTensor> gains(layers());
     LayerFeed feed(run_, dir_, decoder_, load_, "gradients", LayerFeed::Order::kBackward);
+    if (!kept_.empty()) feed.take_from(kept_);
     for (size_t layer = layers(); layer-- > 0;) {
       progress(2 * layers() - 1 - layer, fmt::format("back to layer {}", layer));
       nn::LayerWeights weights = feed.next();
@@ -100,6 +102,14 @@ class GradientPass {
   }
 
  private:
+  // Whether the weights of all layers have room on a device far away, raw and packed, so that they travel once and not
+  // for each pass. (Where memory is the host's, they are read again: that costs nothing.)
+  bool keeps_weights() const {
+    if (device_.runs_at_once() || !states_->on_device()) return false;
+    const uint64_t limit = device_.memory_limit();
+    const uint64_t all = 2 * sizeof(float) * weights_of_layers(dir_.config());
+    return limit == 0 || all + device_bytes_needed(dir_.config(), 3 * states_->tokens()) <= limit;
+  }
   size_t layers() const { return dir_.config().n_layers; }
   uint64_t layer_bytes() const { return rows_.ids.size() * dir_.config().hidden * dtype_size(DType::kBF16); }
   void progress(size_t done, std::string text) {
@@ -194,6 +204,7 @@ class GradientPass {
   nn::Decoder decoder_;
   nn::LayerGradient gradient_;
   nn::Decoder::LinearLoader load_;
+  std::vector<nn::LayerWeights> kept_;
   io::ScratchFile scratch_;  // bf16 inputs of every layer, one after the other
   std::unique_ptr<States> states_;
   std::unique_ptr<States> gradients_;  // to the states that the backward pass has come to

@@ -10,6 +10,7 @@ LayerFeed::LayerFeed(Run& run, const model::ModelDir& dir, const nn::Decoder& de
 
 nn::LayerWeights LayerFeed::load() {
   const size_t layer = layer_at(next_);
+  if (kept_) return std::move((*kept_)[layer]);
   dir_.prefetch_layer(layer);
   const StageClock::Span span(run_.clock, job_ + ": load");
   return decoder_.load_layer(dir_, layer, load_);

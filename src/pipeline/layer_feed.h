@@ -17,6 +17,9 @@ class LayerFeed {
   LayerFeed(Run& run, const model::ModelDir& dir, const nn::Decoder& decoder, const nn::Decoder::LinearLoader& load,
             std::string job, Order order = Order::kForward);
 
+  // Layers that are on the device already, by number: next() gives these away instead of loading. Must outlive it.
+  void take_from(std::vector<nn::LayerWeights>& kept) { kept_ = &kept; }
+
   // Weights of the next layer, linears raw.
   nn::LayerWeights next();
   // To be called when all work on the layer that next() gave has been enqueued.
@@ -33,6 +36,7 @@ class LayerFeed {
   std::string job_;
   Order order_;
   size_t next_ = 0;  // place in the order of the layer that next() gives
+  std::vector<nn::LayerWeights>* kept_ = nullptr;
   std::optional<nn::LayerWeights> ahead_;
   backend::Event before_;  // the end of the layer before the last
   int64_t trace_begin_ns_ = 0;

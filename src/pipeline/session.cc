@@ -26,15 +26,6 @@ void check_finite(MatrixView<const float> w, const std::string& key) {
       "the model is damaged; download it again");
 }
 
-// Device memory that a layer takes while it is worked on, about: its weights as floats and packed, the next one's as
-// floats, the widest Hessian with its factor, and what passes through it for one batch.
-uint64_t layer_bytes(const model::ModelConfig& c, size_t batch_tokens) {
-  const uint64_t widest = std::max({c.hidden, c.intermediate, c.n_heads * c.head_dim});
-  const uint64_t attention = uint64_t{c.hidden} * (2 * c.n_heads + 2 * c.n_kv_heads) * c.head_dim;
-  const uint64_t weights = attention + uint64_t{3} * c.hidden * c.intermediate;
-  return sizeof(float) * (3 * weights + 4 * widest * widest + 4 * batch_tokens * widest);
-}
-
 }  // namespace
 
 backend::Precision precision_of(Arithmetic arithmetic) {
@@ -117,18 +108,30 @@ calib::Rows calibration_rows(Run& run, const model::ModelDir& dir, const Calibra
   return rows;
 }
 
+uint64_t weights_of_layers(const model::ModelConfig& c) {
+  const uint64_t attention = uint64_t{c.hidden} * (2 * c.n_heads + 2 * c.n_kv_heads) * c.head_dim;
+  return c.n_layers * (attention + uint64_t{3} * c.hidden * c.intermediate);
+}
+
+uint64_t device_bytes_needed(const model::ModelConfig& c, size_t tokens) {
+  const uint64_t widest = std::max({c.hidden, c.intermediate, c.n_heads * c.head_dim});
+  const uint64_t states = tokens * (c.hidden + widest);
+  // The layer's weights as floats and packed, the next one's as floats; the widest Hessian with its factor; what passes
+  // through the layer for one batch.
+  const uint64_t layer = 3 * weights_of_layers(c) / c.n_layers + 4 * widest * widest + 4 * kBatchTokens * widest;
+  return sizeof(float) * (states + layer);
+}
+
 States embed_rows(Run& run, const nn::Decoder& decoder, const model::ModelDir& dir, const calib::Rows& rows) {
   const StageClock::Span span(run.clock, "embed");
   const model::ModelConfig& config = dir.config();
-  const uint64_t limit = run.device->memory_limit();
-  const uint64_t widest = std::max(config.intermediate, config.n_heads * config.head_dim);
-  const uint64_t states_bytes = rows.ids.size() * (config.hidden + widest) * sizeof(float);
-  const uint64_t needed = states_bytes + layer_bytes(config, kBatchTokens);
+  const uint64_t limit = run.device->memory_limit(), needed = device_bytes_needed(config, rows.ids.size());
   const bool on_device = limit == 0 || needed <= limit;
   if (!on_device) {
-    run.reporter.note("embed", fmt::format("the states of all rows take {}: they stay on the host, since {} of device "
-                                           "memory would be needed and {} may be used",
-                                           format_bytes(states_bytes), format_bytes(needed), format_bytes(limit)));
+    run.reporter.note("embed",
+                      fmt::format("the states of all rows stay on the host: {} of device memory would be needed, "
+                                  "{} may be used",
+                                  format_bytes(needed), format_bytes(limit)));
   }
   States states(*run.device, on_device);
   const size_t rows_per_batch = std::max<size_t>(1, kBatchTokens / rows.length);

@@ -48,6 +48,12 @@ void warn_beyond_positions(Run& run, const model::ModelDir& dir, size_t length);
 // Calibration rows as the options ask for, from files or written by the model itself.
 calib::Rows calibration_rows(Run& run, const model::ModelDir& dir, const CalibrationOptions& options);
 
+// Device memory that is needed, about, for the states of `tokens` tokens and to work on one layer while the next
+// arrives.
+uint64_t device_bytes_needed(const model::ModelConfig& config, size_t tokens);
+// Weights of the linears of all layers.
+uint64_t weights_of_layers(const model::ModelConfig& config);
+
 // The embedded rows. A batch holds about kBatchTokens tokens: its size must not depend on the number of threads. Where
 // a memory limit leaves no room for the states of all rows beside the weights of two layers, they stay on the host (and
 // the reporter is told).

@@ -15,7 +15,7 @@ namespace bw::backend::BW_CUDA_NAMESPACE {
 
 struct CudaOptions {
   int device = 0;             // its number, as the driver counts
-  uint64_t memory_limit = 0;  // bytes that tensors may take; 0: what the device has
+  uint64_t memory_limit = 0;  // bytes that tensors may take; 0: nine tenths of what is free
 };
 
 // Throws Error(kUsage) if there is no driver, no such device, or one that is too old. Calls of the backend must come

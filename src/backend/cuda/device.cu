@@ -116,6 +116,10 @@ Device::Device(int index, uint64_t memory_limit) : memory_limit_(memory_limit) {
   choose(index);
   create_pool(index);
   for (cudaStream_t& stream : streams_) BW_CUDA_CALL(cudaStreamCreateWithFlags, &stream, cudaStreamNonBlocking);
+  if (memory_limit_ != 0) return;
+  size_t free_bytes = 0, total_bytes = 0;
+  BW_CUDA_CALL(cudaMemGetInfo, &free_bytes, &total_bytes);
+  memory_limit_ = free_bytes / 10 * 9;  // the rest for the libraries
 }
 
 // Nobody is left to tell of a failure.
