@@ -110,18 +110,7 @@ void print_profile(const CommonOptions& common, const std::vector<StageTime>& st
   };
   StageTime total;
   total.stage = "total";
-  for (const StageTime& t : stages) {
-    total.seconds += t.seconds;
-    total.product_seconds += t.product_seconds;
-    total.product_flops += t.product_flops;
-    total.launches += t.launches;
-    total.uploads += t.uploads;
-    total.upload_bytes += t.upload_bytes;
-    total.downloads += t.downloads;
-    total.download_bytes += t.download_bytes;
-    total.waits += t.waits;
-    total.wait_seconds += t.wait_seconds;
-  }
+  for (const StageTime& t : stages) total += t;
   const auto print_row = [&](const StageTime& t) {
     const bool products = t.product_seconds > 0;
     fmt::print("{:<30}{:>9.2f}{:>12}{:>9}{:>9}{:>17}{:>17}{:>7}{:>9.2f}\n", t.stage, t.seconds,

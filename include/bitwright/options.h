@@ -55,6 +55,10 @@ struct StageTime {
   uint64_t uploads = 0, upload_bytes = 0, downloads = 0, download_bytes = 0;  // copies to and from it
   uint64_t waits = 0;                                                         // times that the host waited for it
   double wait_seconds = 0;                                                    // and how long
+
+  // Sums and differences of the numbers; the name stays.
+  StageTime& operator+=(const StageTime& other);
+  StageTime& operator-=(const StageTime& other);
 };
 
 struct MeasureOptions {

@@ -55,11 +55,11 @@ size_t extent_bytes(const Tensor& t) {
   return t.empty() ? 0 : ((t.rows - 1) * t.stride + t.cols) * dtype_size(t.dtype);
 }
 
-Backend::Backend() : pool_(std::make_shared<MemoryPool>([this] { return end_of_operations(); })) {}
+Backend::Backend() : pool_(std::make_shared<MemoryPool>([this] { return mark(); })) {}
 
 Backend::~Backend() = default;
 
-Event Backend::end_of_operations() {
+Event Backend::mark() {
   if (launches_at_mark_ == counters_.launches && last_mark_.ticket != 0) return last_mark_;
   return mark(Queue::kCompute);
 }

@@ -69,7 +69,7 @@ class Backend {
   HostTensor download(Tensor from);
 
   // What has been enqueued so far for computing.
-  Event mark() { return end_of_operations(); }
+  Event mark();
   // The host waits until `event` has passed. `what` names the reason in traces. Throws what an operation before it has
   // failed with.
   void wait(const Event& event, std::string_view what);
@@ -126,7 +126,6 @@ class Backend {
   // is none.
   std::shared_ptr<Memory> reuse_memory(size_t bytes, Queue first, bool wait);
   bool has_passed(const Event& event, Queue queue) const;
-  Event end_of_operations();
 
   Clock tickets_{};                      // the last given out, for each queue
   std::array<Clock, kQueues> clocks_{};  // what each queue knows to have run when it gets to its end

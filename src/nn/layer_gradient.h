@@ -30,7 +30,7 @@ class LayerGradient {
                 const backend::Tensor& h, const backend::Tensor& dh, const Tap& tap) const;
 
   // dh (T, hidden) of final hidden states h from the gradient `dlogits` (T, vocab), through `head` (transposed) and
-  // final norm; x (T, hidden): the input of the head, normed.
+  // final norm.
   void head_backward(const backend::Tensor& h, const backend::Tensor& final_norm,
                      const std::shared_ptr<const backend::Weight>& head, const backend::Tensor& dlogits,
                      const backend::Tensor& dh) const;

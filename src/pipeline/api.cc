@@ -16,6 +16,7 @@
 #include "pipeline/generate.h"
 #include "pipeline/inspect.h"
 #include "pipeline/measure.h"
+#include "pipeline/output_file.h"
 #include "pipeline/output_plan.h"
 #include "pipeline/quantize.h"
 

@@ -12,6 +12,7 @@
 #include "bitwright/units.h"
 #include "io/file_write.h"
 #include "pipeline/output_config.h"
+#include "pipeline/output_file.h"
 
 namespace bw::pipeline {
 namespace {
@@ -51,13 +52,6 @@ std::vector<Half> halves_of(const io::TensorData& tensor) {
 }
 
 }  // namespace
-
-bool is_inside(const fs::path& directory, const fs::path& path) {
-  std::error_code error;  // a path that cannot be resolved (a pipe of /dev/fd) is inside nothing
-  const fs::path outer = fs::weakly_canonical(directory, error), inner = fs::weakly_canonical(path, error);
-  if (error) return false;
-  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
-}
 
 void check_output_path(const fs::path& model, const fs::path& output, bool overwrite) {
   if (is_inside(model, output)) {

@@ -41,9 +41,6 @@ void check_half_range(const model::ModelDir& dir);
 // Throws Error(kIo) with both figures if the disk of `output` has no room to write a directory of `bytes`.
 void check_space(const std::filesystem::path& output, uint64_t bytes);
 
-// True if `path` is `directory` or lies inside it, links followed.
-bool is_inside(const std::filesystem::path& directory, const std::filesystem::path& path);
-
 // The checks of OutputBuilder on paths alone, for before the work begins.
 void check_output_path(const std::filesystem::path& model, const std::filesystem::path& output, bool overwrite);
 

@@ -1,3 +1,7 @@
+#include "pipeline/output_file.h"
+
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "bitwright/bitwright.h"
@@ -19,29 +23,30 @@ fs::path target_of(fs::path path) {
   return error ? path : real;
 }
 
-bool lies_in(const fs::path& directory, const fs::path& path) {
-  return std::mismatch(directory.begin(), directory.end(), path.begin(), path.end()).first == directory.end();
-}
-
-// True if `target` is `other`, lies in it, or is what one of its entries is linked to (as in hubs' caches).
-bool touches(const fs::path& target, const fs::path& other) {
-  if (lies_in(target_of(other), target)) return true;
+// True if writing to `file` would write to `other`, into it, or to what one of its entries is linked to (as in hubs'
+// caches).
+bool touches(const fs::path& other, const fs::path& file) {
+  if (pipeline::is_inside(other, file)) return true;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(other, error)) {
-    if (entry.is_symlink(error) && lies_in(target_of(entry.path()), target)) return true;
+    if (entry.is_symlink(error) && pipeline::is_inside(entry.path(), file)) return true;
   }
   return false;
 }
 
 }  // namespace
 
+bool pipeline::is_inside(const fs::path& directory, const fs::path& path) {
+  const fs::path outer = target_of(directory), inner = target_of(path);
+  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+}
+
 void check_output_file(const fs::path& file, std::string_view name, const std::vector<fs::path>& others) {
   if (fs::is_directory(file)) {
     throw Error(ErrorCode::kUsage, fmt::format("{} {}: it is a directory", name, file.string()), "give a file");
   }
-  const fs::path target = target_of(file);
   for (const fs::path& other : others) {
-    if (other.empty() || !touches(target, other)) continue;
+    if (other.empty() || !touches(other, file)) continue;
     throw Error(ErrorCode::kUsage,
                 fmt::format("{} {}: it would be written into {}", name, file.string(), other.string()),
                 "choose another place; what is read is never written to");

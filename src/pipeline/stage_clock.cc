@@ -2,6 +2,37 @@
 
 #include <algorithm>
 
+namespace bw {
+namespace {
+
+// change(x, y) for every number x of `to` and y of `other`.
+template <typename Change>
+StageTime& for_numbers(StageTime& to, const StageTime& other, const Change& change) {
+  change(to.seconds, other.seconds);
+  change(to.product_seconds, other.product_seconds);
+  change(to.product_flops, other.product_flops);
+  change(to.launches, other.launches);
+  change(to.uploads, other.uploads);
+  change(to.upload_bytes, other.upload_bytes);
+  change(to.downloads, other.downloads);
+  change(to.download_bytes, other.download_bytes);
+  change(to.waits, other.waits);
+  change(to.wait_seconds, other.wait_seconds);
+  return to;
+}
+
+}  // namespace
+
+StageTime& StageTime::operator+=(const StageTime& other) {
+  return for_numbers(*this, other, [](auto& x, auto y) { x += y; });
+}
+
+StageTime& StageTime::operator-=(const StageTime& other) {
+  return for_numbers(*this, other, [](auto& x, auto y) { x -= y; });
+}
+
+}  // namespace bw
+
 namespace bw::pipeline {
 
 namespace {
@@ -10,32 +41,19 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// to += now - before
-void add(StageTime& to, const backend::Counters& now, const backend::Counters& before) {
-  to.product_seconds += now.linear_seconds - before.linear_seconds;
-  to.product_flops += now.linear_flops - before.linear_flops;
-  to.launches += now.launches - before.launches;
-  to.uploads += now.uploads - before.uploads;
-  to.upload_bytes += now.upload_bytes - before.upload_bytes;
-  to.downloads += now.downloads - before.downloads;
-  to.download_bytes += now.download_bytes - before.download_bytes;
-  to.waits += now.waits - before.waits;
-  to.wait_seconds += now.wait_seconds - before.wait_seconds;
-}
-
-// to += part, or to -= part.
-void add(StageTime& to, const StageTime& part, bool negative = false) {
-  const auto plus = [negative](auto& x, auto y) { negative ? x -= y : x += y; };
-  plus(to.seconds, part.seconds);
-  plus(to.product_seconds, part.product_seconds);
-  plus(to.product_flops, part.product_flops);
-  plus(to.launches, part.launches);
-  plus(to.uploads, part.uploads);
-  plus(to.upload_bytes, part.upload_bytes);
-  plus(to.downloads, part.downloads);
-  plus(to.download_bytes, part.download_bytes);
-  plus(to.waits, part.waits);
-  plus(to.wait_seconds, part.wait_seconds);
+// now - before
+StageTime difference(const backend::Counters& now, const backend::Counters& before) {
+  StageTime t;
+  t.product_seconds = now.linear_seconds - before.linear_seconds;
+  t.product_flops = now.linear_flops - before.linear_flops;
+  t.launches = now.launches - before.launches;
+  t.uploads = now.uploads - before.uploads;
+  t.upload_bytes = now.upload_bytes - before.upload_bytes;
+  t.downloads = now.downloads - before.downloads;
+  t.download_bytes = now.download_bytes - before.download_bytes;
+  t.waits = now.waits - before.waits;
+  t.wait_seconds = now.wait_seconds - before.wait_seconds;
+  return t;
 }
 
 }  // namespace
@@ -52,10 +70,9 @@ StageClock::Span::Span(StageClock& clock, std::string stage)
 
 StageClock::Span::~Span() {
   if (backend::Trace* trace = clock_.device_.trace()) trace->add({"stages", stage_, trace_begin_ns_, trace->now()});
-  StageTime taken;
+  StageTime taken = difference(clock_.device_.counters(), counters_);
   taken.seconds = seconds_since(begin_);
-  add(taken, clock_.device_.counters(), counters_);
-  if (outer_) add(outer_->inner_, taken);
+  if (outer_) outer_->inner_ += taken;
   clock_.current_ = outer_;
 
   auto at =
@@ -64,16 +81,15 @@ StageClock::Span::~Span() {
     at = clock_.times_.insert(at, StageTime{});
     at->stage = stage_;
   }
-  add(*at, taken);
-  add(*at, inner_, true);
+  *at += taken;
+  *at -= inner_;
 }
 
 std::vector<StageTime> StageClock::times() const {
-  StageTime rest;
+  StageTime rest = difference(device_.counters(), {});
   rest.stage = "all else";
   rest.seconds = seconds_since(start_);
-  add(rest, device_.counters(), {});
-  for (const StageTime& t : times_) add(rest, t, true);
+  for (const StageTime& t : times_) rest -= t;
   std::vector<StageTime> all = times_;
   all.push_back(std::move(rest));
   return all;

@@ -18,13 +18,8 @@ void add_row(const float* x, float* y, size_t n) {
   map2(x, y, y, n, [](FloatVec a, FloatVec b) HWY_ATTR { return hn::Add(a, b); });
 }
 
-void scale_row(const float* x, float factor, float* y, size_t n) {
-  const FloatVec f = hn::Set(FloatTag(), factor);
-  map(x, y, n, [f](FloatVec v) HWY_ATTR { return hn::Mul(v, f); });
-}
-
 void scaled_sum_row(const float* x, float alpha, float beta, float* y, size_t n) {
-  if (beta == 0.0f) return scale_row(x, alpha, y, n);
+  if (beta == 0.0f) return scale_to(x, alpha, y, n);
   const FloatVec a = hn::Set(FloatTag(), alpha), b = hn::Set(FloatTag(), beta);
   map2(x, y, y, n, [a, b](FloatVec u, FloatVec v) HWY_ATTR { return hn::MulAdd(a, u, hn::Mul(b, v)); });
 }
@@ -62,7 +57,7 @@ HWY_AFTER_NAMESPACE();
 namespace bw::backend::cpu {
 
 HWY_EXPORT(add_row);
-HWY_EXPORT(scale_row);
+HWY_EXPORT(scale_to);
 HWY_EXPORT(scaled_sum_row);
 HWY_EXPORT(silu_row);
 HWY_EXPORT(gelu_tanh_row);
@@ -90,12 +85,12 @@ void add(ThreadPool& pool, ConstView x, View y) {
 }
 
 void scale(ThreadPool& pool, View x, float factor) {
-  const auto row = &HWY_DYNAMIC_DISPATCH(scale_row);
+  const auto row = &HWY_DYNAMIC_DISPATCH(scale_to);
   for_each_row(pool, x.rows, x.cols, [&](size_t r) { row(x.row(r), factor, x.row(r), x.cols); });
 }
 
 void scale_rows(ThreadPool& pool, ConstView x, ConstView factors, View y) {
-  const auto row = &HWY_DYNAMIC_DISPATCH(scale_row);
+  const auto row = &HWY_DYNAMIC_DISPATCH(scale_to);
   for_each_row(pool, x.rows, x.cols, [&](size_t r) { row(x.row(r), factors(r, 0), y.row(r), x.cols); });
 }
 

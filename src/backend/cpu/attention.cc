@@ -62,11 +62,6 @@ void softmax_step(float* scores, size_t n, size_t begin, size_t end, float softc
   map(output, output, head_dim, [factor](FloatVec v) HWY_ATTR { return hn::Mul(v, factor); });
 }
 
-void scale_to(const float* x, float factor, float* y, size_t n) {
-  const FloatVec f = hn::Set(FloatTag(), factor);
-  map(x, y, n, [f](FloatVec v) HWY_ATTR { return hn::Mul(v, f); });
-}
-
 }  // namespace bw::backend::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

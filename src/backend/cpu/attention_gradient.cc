@@ -58,11 +58,6 @@ void score_gradient_row(const float* weights, const float* slope, size_t n, bool
   if (capped) map2(slope, gradients, gradients, n, [](FloatVec s, FloatVec g) HWY_ATTR { return hn::Mul(s, g); });
 }
 
-void copy_scaled(const float* x, float factor, float* y, size_t n) {
-  const FloatVec f = hn::Set(FloatTag(), factor);
-  map(x, y, n, [f](FloatVec v) HWY_ATTR { return hn::Mul(v, f); });
-}
-
 }  // namespace bw::backend::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -71,7 +66,7 @@ namespace bw::backend::cpu {
 
 HWY_EXPORT(softmax_row);
 HWY_EXPORT(score_gradient_row);
-HWY_EXPORT(copy_scaled);
+HWY_EXPORT(scale_to);
 
 namespace {
 
@@ -145,7 +140,7 @@ class GradientTile {
   void gather(ConstView heads, float factor, Matrix<float>& tile) const {
     const size_t d = shape_.head_dim;
     for (size_t r = 0; r < rows_; ++r) {
-      HWY_DYNAMIC_DISPATCH(copy_scaled)(heads.row(r % positions_) + r / positions_ * d, factor, tile.row(r), d);
+      HWY_DYNAMIC_DISPATCH(scale_to)(heads.row(r % positions_) + r / positions_ * d, factor, tile.row(r), d);
     }
   }
 

@@ -69,6 +69,12 @@ HWY_INLINE float dot(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, s
   return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
 }
 
+// y = factor * x; y may be x.
+HWY_INLINE void scale_to(const float* x, float factor, float* y, size_t n) {
+  const FloatVec f = hn::Set(FloatTag(), factor);
+  map(x, y, n, [f](FloatVec v) HWY_ATTR { return hn::Mul(v, f); });
+}
+
 // The largest of n > 0 values.
 HWY_INLINE float largest(const float* x, size_t n) {
   const FloatTag d;
