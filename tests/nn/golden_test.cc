@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "nn/decoder.h"
+#include "nn/golden.h"
 #include "support/devices.h"
 #include "support/plain_linears.h"
 
@@ -16,19 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using backend::Tensor;
-
-std::vector<float> floats(const io::ShardSet& set, const char* name) {
-  const io::TensorData t = set.require(name);
-  std::vector<float> v(t.entry->elements());
-  io::read_floats(t, v);
-  return v;
-}
-
-std::vector<uint32_t> ids_of(const io::ShardSet& set) {
-  const io::TensorData t = set.require("ids");
-  const auto* ids = reinterpret_cast<const int32_t*>(t.bytes.data());
-  return {ids, ids + t.entry->elements()};
-}
 
 void expect_near(std::span<const float> got, std::span<const float> want, float tolerance, const std::string& what) {
   ASSERT_EQ(got.size(), want.size()) << what;
@@ -41,7 +29,7 @@ void expect_near(std::span<const float> got, std::span<const float> want, float 
 // hidden: (layers + 1, rows, hidden) and hidden_last: (layers + 1, hidden) of the golden file.
 void expect_states(const Tensor& h, size_t state, const io::ShardSet& golden, backend::Backend& device) {
   const std::vector<float> got = device.read<float>(h, "test");
-  const auto first = floats(golden, "hidden"), last = floats(golden, "hidden_last");
+  const auto first = golden_floats(golden, "hidden"), last = golden_floats(golden, "hidden_last");
   const size_t rows = golden.require("hidden").shape()[1], n = rows * h.cols;
   const std::string where = "after layer " + std::to_string(state);
   expect_near(std::span(got).first(n), std::span(first).subspan(state * n, n), 5e-5f, "first rows " + where);
@@ -76,9 +64,9 @@ void check(const fs::path& folder, const char* device_name) {
   const model::ModelDir dir(folder);
   const io::ShardSet golden(folder / "golden.safetensors");
   const auto device = test::make_device(device_name);
-  const auto logits = run(*device, dir, ids_of(golden), backend::Precision::kF32,
+  const auto logits = run(*device, dir, golden_tokens(golden, "ids"), backend::Precision::kF32,
                           [&](size_t state, const Tensor& h) { expect_states(h, state, golden, *device); });
-  expect_near(logits, floats(golden, "logits"), 1e-4f, "logits");
+  expect_near(logits, golden_floats(golden, "logits"), 1e-4f, "logits");
 }
 
 TEST(Golden, ForwardMatchesTransformersOnEveryFixture) {
@@ -112,9 +100,9 @@ TEST(Golden, BFloat16KeepsThePerplexity) {
     SCOPED_TRACE(name);
     const model::ModelDir dir(fs::path(BW_FIXTURES) / "models" / name);
     const io::ShardSet golden(dir.path() / "golden.safetensors");
-    const auto ids = ids_of(golden);
+    const auto ids = golden_tokens(golden, "ids");
     const auto device = test::make_device("cpu");
-    const auto want = floats(golden, "logits");
+    const auto want = golden_floats(golden, "logits");
     const auto got = run(*device, dir, ids, backend::Precision::kBF16, [](size_t, const Tensor&) {});
     ASSERT_EQ(got.size(), want.size());
     const double original = perplexity(want, ids), rounded = perplexity(got, ids);
