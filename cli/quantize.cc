@@ -8,7 +8,7 @@ namespace {
 struct State {
   QuantizeOptions options;
   CommonOptions common;
-  std::string size, shard_size = "8GiB", measurement;
+  std::string size, shard_size = "8GiB", measurement, effort = "normal";
 };
 
 std::string run(State& s) {
@@ -16,6 +16,7 @@ std::string run(State& s) {
   if (!s.size.empty()) o.size = parse_bytes(s.size, "--size");
   o.shard_bytes = parse_bytes(s.shard_size, "--shard-size");
   if (!s.measurement.empty()) o.measurement = s.measurement;
+  o.effort = s.effort == "fast" ? Effort::kFast : s.effort == "best" ? Effort::kBest : Effort::kNormal;
   o.engine = engine_options(s.common);
   std::string last;
   const std::vector<QuantizeResult> results = quantize(o);
@@ -49,6 +50,9 @@ void add_quantize(CLI::App& app, Action& action) {
       ->delimiter(',')
       ->allow_extra_args(false);
   c->add_option("--size", s->size, "Size of the whole output instead, such as 3.2GB");
+  c->add_option("--effort", s->effort, "Work done for quality within the same bits: fast, normal or best")
+      ->check(CLI::IsMember({"fast", "normal", "best"}))
+      ->capture_default_str();
   c->add_option("--head-bits", s->options.head_bits, "Bits of the head: 2, 3, 4, 5, 6, 8, or 16 to leave it")
       ->capture_default_str();
   c->add_option("--shard-size", s->shard_size, "Most tensor data in one file (0: one file)")->capture_default_str();

@@ -15,6 +15,10 @@ namespace bw {
 // float.
 enum class Arithmetic { kAuto, kF32, kBF16 };
 
+// How much is done for quality within the same bits. kFast: GPTQ alone. kNormal: each linear also makes up for what the
+// ones below have disturbed, and codes are refined. kBest: refined for longer.
+enum class Effort { kFast, kNormal, kBest };
+
 // News from a long run. Called on the thread that called the run function.
 struct ProgressEvent {
   enum class Kind { kProgress, kNote, kWarning };
@@ -80,7 +84,8 @@ struct QuantizeOptions {
   std::optional<std::filesystem::path> measurement;  // reused; else measured first
   std::vector<double> bpw;       // targets: bits per weight of the decoder's linears, side tensors included
   std::optional<uint64_t> size;  // or: bytes of the whole output directory
-  int head_bits = 6;             // 2, 3, 4, 5, 6, 8, or 16 to leave the head as it is
+  Effort effort = Effort::kNormal;
+  int head_bits = 6;  // 2, 3, 4, 5, 6, 8, or 16 to leave the head as it is
   uint64_t shard_bytes = uint64_t{8} << 30;
   bool overwrite = false;  // replace an output directory that Bitwright wrote
   CalibrationOptions calibration;

@@ -170,6 +170,13 @@ void RowSquaredNorms::check() const {
   check_shape(out, x.rows, 1);
 }
 
+void WeightedDifference::check() const {
+  check_float(x);
+  check_same(minus, x);
+  check_shape(weight, x.rows, 1);
+  check_same(y, x);
+}
+
 void RowRatios::check() const {
   check_shape(denominator, denominator.rows, 1);
   check_optional(numerator, denominator.rows, 1);
@@ -239,6 +246,7 @@ void InverseFactor::check() const {
   check_column(order, n, kI32);
   check_column(weights, n);
   check_shape(status, 1, 4, kI32);
+  check_optional(ordered, n, n);
 }
 
 void PriceGroups::check() const {
@@ -272,6 +280,19 @@ void RoundGroup::check() const {
   check_shape(scale_codes, 1, panel.cols, kU8);
   check_shape(errors, n, panel.cols);
   check_shape(error, 1, 1, kF64);
+}
+
+void RefineGroup::check() const {
+  const size_t n = codes.rows;
+  check_bits(bits);
+  check_float(gradient);
+  check_group(gradient, n);
+  check_shape(h, n, n);
+  check_shape(scale_max, 1, 1, kF16);
+  check_shape(scale_codes, 1, gradient.cols, kU8);
+  check_shape(codes, gradient.rows, gradient.cols, kU8);
+  check_same(error, gradient);
+  check_shape(sum, 1, 1, kF64);
 }
 
 void Dequantize::check() const {

@@ -73,12 +73,12 @@ void tell_warnings(Run& run, const model::ModelDir& dir) {
 }
 
 QuantizeResult write_output(Run& run, const model::ModelDir& dir, const calib::Rows& rows, const TokenGains& gains,
-                            const OutputPlan& plan, OutputBuilder& builder, Clock::time_point start) {
+                            const OutputPlan& plan, Effort effort, OutputBuilder& builder, Clock::time_point start) {
   run.reporter.note("allocate", fmt::format("{}: {:.4f} bits per weight, head {:.3f}, {} bytes ({}) planned",
                                             builder.output().string(), plan.bpw_linears, plan.bpw_head, plan.bytes,
                                             format_bytes(plan.bytes)));
   check_space(builder.output(), plan.bytes);
-  quantize_layers(run, dir, rows, gains, plan, builder.layers_dir());
+  quantize_layers(run, dir, rows, gains, plan, effort, builder.layers_dir());
   QuantizeResult r;
   r.output = builder.output();
   r.bpw_linears = plan.bpw_linears;
@@ -224,7 +224,7 @@ std::vector<QuantizeResult> write_outputs(Run& run, const model::ModelDir& dir, 
   for (size_t i = 0; i < builders.size(); ++i) {
     const OutputPlan plan = options.size ? plan_for_size(dir, *measurement, *options.size, output)
                                          : plan_for_bpw(dir, *measurement, options.bpw[i], output);
-    results.push_back(write_output(run, dir, rows, gains, plan, *builders[i], start));
+    results.push_back(write_output(run, dir, rows, gains, plan, options.effort, *builders[i], start));
     if (!options.size) results.back().bpw_target = options.bpw[i];
   }
   return results;

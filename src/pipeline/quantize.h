@@ -11,7 +11,7 @@ namespace bw::pipeline {
 // layer_file). `gains` of the same rows weigh the tokens. Each packed linear is unpacked and compared before it is
 // written; a difference is Error(kInternal).
 void quantize_layers(Run& run, const model::ModelDir& dir, const calib::Rows& rows, const TokenGains& gains,
-                     const OutputPlan& plan, const std::filesystem::path& layers_dir);
+                     const OutputPlan& plan, Effort effort, const std::filesystem::path& layers_dir);
 
 // "layer-00003.safetensors"; layer == n_layers stands for the head.
 std::filesystem::path layer_file(const std::filesystem::path& layers_dir, size_t layer);

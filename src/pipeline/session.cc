@@ -122,10 +122,11 @@ uint64_t device_bytes_needed(const model::ModelConfig& c, size_t tokens) {
   return sizeof(float) * (states + layer);
 }
 
-States embed_rows(Run& run, const nn::Decoder& decoder, const model::ModelDir& dir, const calib::Rows& rows) {
+States embed_rows(Run& run, const nn::Decoder& decoder, const model::ModelDir& dir, const calib::Rows& rows,
+                  size_t copies) {
   const StageClock::Span span(run.clock, "embed");
   const model::ModelConfig& config = dir.config();
-  const uint64_t limit = run.device->memory_limit(), needed = device_bytes_needed(config, rows.ids.size());
+  const uint64_t limit = run.device->memory_limit(), needed = device_bytes_needed(config, copies * rows.ids.size());
   const bool on_device = limit == 0 || needed <= limit;
   if (!on_device) {
     run.reporter.note("embed",

@@ -56,8 +56,9 @@ uint64_t weights_of_layers(const model::ModelConfig& config);
 
 // The embedded rows. A batch holds about kBatchTokens tokens: its size must not depend on the number of threads. Where
 // a memory limit leaves no room for the states of all rows beside the weights of two layers, they stay on the host (and
-// the reporter is told).
+// the reporter is told). copies: how many states of these rows there will be at once.
 inline constexpr size_t kBatchTokens = 4096;
-States embed_rows(Run& run, const nn::Decoder& decoder, const model::ModelDir& dir, const calib::Rows& rows);
+States embed_rows(Run& run, const nn::Decoder& decoder, const model::ModelDir& dir, const calib::Rows& rows,
+                  size_t copies = 1);
 
 }  // namespace bw::pipeline

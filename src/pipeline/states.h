@@ -27,6 +27,9 @@ class States {
   // them at home it waits for nothing; else once for each batch, for the one before the last, so that the device never
   // holds more than a few.
   void for_each(const std::function<void(const nn::RowBatch& batch, nn::Carry& carry)>& body);
+  // The same for two states of the same rows side by side.
+  void for_each_with(States& other,
+                     const std::function<void(const nn::RowBatch& batch, nn::Carry& carry, nn::Carry& others)>& body);
   // The residual stream of batch i, which is given up.
   backend::Tensor take(size_t i);
 
@@ -37,8 +40,10 @@ class States {
     backend::HostTensor h, x;  // at home
   };
 
-  void fetch(Entry& entry);
-  void bring_home(Entry& entry);
+  void fetch(size_t i);
+  void bring_home(size_t i);
+  // for_each of this and of `other` (null: none) with the number of the batch.
+  void walk(States* other, const std::function<void(size_t)>& body);
 
   backend::Backend& device_;
   bool on_device_;

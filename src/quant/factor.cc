@@ -9,11 +9,11 @@ namespace bw::quant {
 using backend::DType;
 namespace op = backend::op;
 
-Factor factorize(backend::Backend& device, const backend::Tensor& h, float damping) {
+Factor factorize(backend::Backend& device, const backend::Tensor& h, float damping, bool keep_hessian) {
   const size_t n = h.rows;
   Factor f{device.allocate(n, 1, DType::kI32), device.allocate(n, n), device.allocate(n, 1),
-           device.allocate(1, 4, DType::kI32)};
-  device.enqueue(op::InverseFactor{h, damping, f.u, f.order, f.weights, f.status});
+           device.allocate(1, 4, DType::kI32), keep_hessian ? device.allocate(n, n) : backend::Tensor{}};
+  device.enqueue(op::InverseFactor{h, damping, f.u, f.order, f.weights, f.status, f.ordered});
   return f;
 }
 

@@ -15,12 +15,14 @@ struct Factor {
   backend::Tensor u;        // (in, in) upper triangular with H⁻¹ = Uᵀ U, rows and columns in activation order
   backend::Tensor weights;  // (in, 1) 1 / U_ii²: what an error of row r costs once later rows have made up for it
   backend::Tensor status;   // (1, 4) i32, see factor_report
+  backend::Tensor ordered;  // (in, in) the damped H itself, rows and columns in activation order; empty: not asked for
 };
 
 // h: (in, in), its upper triangle filled: Σ x xᵀ over any number of tokens, in any scale. It is not changed.
 // `damping`: share of mean(diag H) that is added to the diagonal; raised 10-fold, up to 3 times, while the
 // factorization fails (fewer tokens than inputs, equal channels, ...).
-Factor factorize(backend::Backend& device, const backend::Tensor& h, float damping);
+// keep_hessian: whether to fill `ordered`.
+Factor factorize(backend::Backend& device, const backend::Tensor& h, float damping, bool keep_hessian = false);
 
 // What became of a factor, once its status has been downloaded.
 struct FactorReport {

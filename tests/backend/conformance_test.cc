@@ -142,6 +142,7 @@ std::vector<Case> large_cases(size_t op) {
   if (op == index_of<op::RoundGroup>()) {
     cases.push_back(round_group_case(random_weights(128, 1056, 1, 0.05f), 64, 3, usual_scale_max(0.05f, 3)));
   }
+  if (op == index_of<op::RefineGroup>()) cases.push_back(refine_group_case({64, 1056, 3}, 1));
   return cases;
 }
 

@@ -30,6 +30,11 @@ TEST(Elementwise, RefusesWrongShapesAndTypes) {
   EXPECT_TRUE(refuses(*device, op::GatedActivation{a, b, ActivationKind::kSilu, a}));
   EXPECT_TRUE(refuses(*device, op::RowSquaredNorms{a, b, column}));
   EXPECT_TRUE(refuses(*device, op::RowSquaredNorms{a, {}, sum}));
+  EXPECT_TRUE(refuses(*device, op::WeightedDifference{a, b, column, a}));
+  EXPECT_TRUE(refuses(*device, op::WeightedDifference{a, a, a, a}));
+  EXPECT_TRUE(refuses(*device, op::WeightedDifference{a, a, {}, a}));
+  EXPECT_TRUE(refuses(*device, op::WeightedDifference{a, a, column, b}));
+  EXPECT_TRUE(refuses(*device, op::WeightedDifference{a, bf, column, a}));
   EXPECT_TRUE(refuses(*device, op::RowRatios{a, column, column, {}}));
   EXPECT_TRUE(refuses(*device, op::RowRatios{{}, column, column, column}));
   EXPECT_TRUE(refuses(*device, op::Fill{bf, 1.0f}));

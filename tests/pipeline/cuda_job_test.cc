@@ -40,13 +40,17 @@ TEST_P(CudaJob, MeasuresAndQuantizesAsTheCpuDoes) {
   job.measure(backend::make_cpu_backend(2), kRows, kLength);
   expect_alike(cuda, job.measurement());
 
-  const std::string bytes = job.quantize(fake_cuda::make_backend(), kRows, kLength, 4.5).bytes;
-  EXPECT_EQ(bytes, job.quantize(fake_cuda::make_backend(), kRows, kLength, 4.5).bytes);
-  const std::string cpu = job.quantize(backend::make_cpu_backend(2), kRows, kLength, 4.5).bytes;
-  ASSERT_EQ(bytes.size(), cpu.size());
-  size_t same = 0;
-  for (size_t i = 0; i < cpu.size(); ++i) same += bytes[i] == cpu[i];
-  EXPECT_GT(static_cast<double>(same), 0.7 * static_cast<double>(cpu.size()));
+  // Differences in the last bit decide some roundings otherwise, and what follows from them; corrections of disturbed
+  // inputs pass more of that on.
+  for (const auto& [effort, wanted] : {std::pair{Effort::kFast, 0.6}, {Effort::kNormal, 0.4}}) {
+    const std::string bytes = job.quantize(fake_cuda::make_backend(), kRows, kLength, 4.5, effort).bytes;
+    EXPECT_EQ(bytes, job.quantize(fake_cuda::make_backend(), kRows, kLength, 4.5, effort).bytes);
+    const std::string cpu = job.quantize(backend::make_cpu_backend(2), kRows, kLength, 4.5, effort).bytes;
+    ASSERT_EQ(bytes.size(), cpu.size());
+    size_t same = 0;
+    for (size_t i = 0; i < cpu.size(); ++i) same += bytes[i] == cpu[i];
+    EXPECT_GT(static_cast<double>(same), wanted * static_cast<double>(cpu.size()));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Architectures, CudaJob,

@@ -61,13 +61,14 @@ class DeviceJob {
   }
 
   // With the measurement of the last call of measure().
-  StageOutcome quantize(std::unique_ptr<backend::Backend> device, size_t rows, size_t length, double bpw) {
+  StageOutcome quantize(std::unique_ptr<backend::Backend> device, size_t rows, size_t length, double bpw,
+                        Effort effort = Effort::kNormal) {
     Run run({}, std::move(device));
     const OutputPlan plan = plan_for_bpw(*dir_, measurement_, bpw, {});
     const auto layers_dir = folder_ / ("layers-" + std::to_string(runs_++));
     std::filesystem::create_directories(layers_dir);
     const calib::Rows tokens = random_rows(rows, length, vocab_);
-    quantize_layers(run, *dir_, tokens, gains_of(tokens), plan, layers_dir);
+    quantize_layers(run, *dir_, tokens, gains_of(tokens), plan, effort, layers_dir);
     std::string bytes;
     for (size_t layer = 0; layer <= dir_->config().n_layers; ++layer) {
       bytes += io::read_file(layer_file(layers_dir, layer), uint64_t{1} << 30);

@@ -73,7 +73,7 @@ inline HostFactor factorize_on(backend::Backend& device, const Matrix<float>& h,
 }
 
 inline Factor upload(backend::Backend& device, const HostFactor& f) {
-  return {upload(device, f.order), upload(device, f.u), upload(device, f.weights), {}};
+  return {upload(device, f.order), upload(device, f.u), upload(device, f.weights), {}, {}};
 }
 
 struct HostLinear {

@@ -24,6 +24,11 @@ void scaled_sum_row(const float* x, float alpha, float beta, float* y, size_t n)
   map2(x, y, y, n, [a, b](FloatVec u, FloatVec v) HWY_ATTR { return hn::MulAdd(a, u, hn::Mul(b, v)); });
 }
 
+void weighted_difference_row(const float* x, const float* minus, float weight, float* y, size_t n) {
+  const FloatVec w = hn::Set(FloatTag(), weight);
+  map2(x, minus, y, n, [w](FloatVec a, FloatVec b) HWY_ATTR { return hn::Mul(w, hn::Sub(a, b)); });
+}
+
 // gate / (1 + exp(-gate)) * up. The exponent is bounded where exp would overflow: the quotient is nil there.
 void silu_row(const float* gate, const float* up, float* y, size_t n) {
   const FloatTag d;
@@ -59,6 +64,7 @@ namespace bw::backend::cpu {
 HWY_EXPORT(add_row);
 HWY_EXPORT(scale_to);
 HWY_EXPORT(scaled_sum_row);
+HWY_EXPORT(weighted_difference_row);
 HWY_EXPORT(silu_row);
 HWY_EXPORT(gelu_tanh_row);
 HWY_EXPORT(softcap_row);
@@ -92,6 +98,11 @@ void scale(ThreadPool& pool, View x, float factor) {
 void scale_rows(ThreadPool& pool, ConstView x, ConstView factors, View y) {
   const auto row = &HWY_DYNAMIC_DISPATCH(scale_to);
   for_each_row(pool, x.rows, x.cols, [&](size_t r) { row(x.row(r), factors(r, 0), y.row(r), x.cols); });
+}
+
+void weighted_difference(ThreadPool& pool, ConstView x, ConstView minus, ConstView weight, View y) {
+  const auto row = &HWY_DYNAMIC_DISPATCH(weighted_difference_row);
+  for_each_row(pool, x.rows, x.cols, [&](size_t r) { row(x.row(r), minus.row(r), weight(r, 0), y.row(r), x.cols); });
 }
 
 void scaled_sum(ConstView x, float alpha, float beta, View y) {

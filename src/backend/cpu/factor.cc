@@ -98,6 +98,20 @@ Matrix<float> reversed(ThreadPool& pool, ConstView h, const int32_t* order, std:
   return a;
 }
 
+// full = h in activation order, both triangles, plus damp on the diagonal.
+void in_order(ThreadPool& pool, ConstView h, MatrixView<const int32_t> order, std::span<const float> diagonal,
+              float damp, View full) {
+  pool.parallel_for(h.rows, [&](size_t r, size_t) {
+    const auto i = static_cast<size_t>(order(r, 0));
+    float* out = full.row(r);
+    for (size_t c = 0; c < h.cols; ++c) {
+      const auto j = static_cast<size_t>(order(c, 0));
+      out[c] = i < j ? h(i, j) : h(j, i);
+    }
+    out[r] = diagonal[i] + damp;
+  });
+}
+
 constexpr size_t kTile = 64;  // both sides of a transposition stay in cache
 
 // u[i][j] = v[n-1-j][n-1-i], transposed and reversed, for j >= i; zero below.
@@ -138,18 +152,25 @@ int factor_damped(ThreadPool& pool, Gemm& gemm, const op::InverseFactor& op, std
     Matrix<float> v(n, n, true);
     invert_upper(gemm, a.view(), inverses, v.view());
     unreversed(pool, v.view(), floats(op.u));
+    if (op.ordered.memory) {
+      in_order(pool, h, view_of<int32_t>(op.order), diagonal, damping * mean, floats(op.ordered));
+    }
     return step;
   }
   return op::kMaxDampingSteps + 1;
 }
 
 // The factor of a diagonal matrix in natural order.
-void identity(ThreadPool& pool, const std::vector<float>& diagonal, MatrixView<int32_t> order, View u, View weights) {
+void identity(ThreadPool& pool, const std::vector<float>& diagonal, const op::InverseFactor& op) {
+  const auto order = view_of<int32_t>(op.order);
+  const View u = floats(op.u), weights = floats(op.weights);
   fill(pool, u, 0.0f);
+  if (op.ordered.memory) fill(pool, floats(op.ordered), 0.0f);
   for (size_t i = 0; i < diagonal.size(); ++i) {
     order(i, 0) = static_cast<int32_t>(i);
     u(i, i) = 1.0f / std::sqrt(diagonal[i]);
     weights(i, 0) = diagonal[i];
+    if (op.ordered.memory) floats(op.ordered)(i, i) = diagonal[i];
   }
 }
 
@@ -174,7 +195,7 @@ void inverse_factor(ThreadPool& pool, Gemm& gemm, const op::InverseFactor& op) {
   const auto order_view = view_of<int32_t>(op.order);
   const View u = floats(op.u), weights = floats(op.weights);
   std::vector<float> diagonal = finite_diagonal(floats(op.h), status[op::kNotFinite]);
-  if (status[op::kNotFinite] != 0) return identity(pool, std::vector<float>(n, 1.0f), order_view, u, weights);
+  if (status[op::kNotFinite] != 0) return identity(pool, std::vector<float>(n, 1.0f), op);
   const double sum = std::accumulate(diagonal.begin(), diagonal.end(), 0.0);
   const auto dead = static_cast<size_t>(std::count(diagonal.begin(), diagonal.end(), 0.0f));
   const float mean = n == dead ? 1.0f : static_cast<float>(sum / static_cast<double>(n - dead));
@@ -190,7 +211,7 @@ void inverse_factor(ThreadPool& pool, Gemm& gemm, const op::InverseFactor& op) {
   const int steps = factor_damped(pool, gemm, op, diagonal, mean);
   status[op::kDampingSteps] = steps;
   status[op::kDeadInputs] = static_cast<int32_t>(dead);
-  if (steps > op::kMaxDampingSteps) return identity(pool, diagonal, order_view, u, weights);
+  if (steps > op::kMaxDampingSteps) return identity(pool, diagonal, op);
   for (size_t i = 0; i < n; ++i) weights(i, 0) = 1.0f / (u(i, i) * u(i, i));
 }
 

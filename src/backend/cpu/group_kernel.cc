@@ -177,6 +177,44 @@ void round_and_feed_impl(MatrixView<float> w, size_t group_rows, MatrixView<cons
   }
 }
 
+double descend_impl(MatrixView<float> gradient, MatrixView<const float> h, int bits, const float* scales,
+                    MatrixView<uint8_t> q, MatrixView<float> e) {
+  const DF d;
+  const DI di;
+  const hn::Rebind<uint8_t, DF> du8;
+  const float levels = static_cast<float>(1 << (bits - 1));
+  const VF low = hn::Set(d, -levels), high = hn::Set(d, levels - 1), zero = hn::Zero(d);
+  double gained = 0;
+  for (size_t c = 0; c < gradient.cols; c += hn::Lanes(d)) {
+    const VF s = hn::LoadU(d, scales + c);
+    const VF inverse = inverse_of(s);
+    VF sum = zero;
+    for (size_t i = 0; i < gradient.rows; ++i) {
+      const float* HWY_RESTRICT hi = h.row(i);
+      const VF g = hn::LoadU(d, gradient.row(i) + c), curvature = hn::Set(d, hi[i]);
+      const VF level = hn::Add(hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(du8, q.row(i) + c))), low);
+      const VF value = through_half(hn::Mul(level, s));
+      const VF wanted = hn::MulAdd(g, hn::Set(d, 1.0f / hi[i]), value);
+      const VF next = round_level(wanted, inverse, low, high);
+      const VF change = hn::Sub(through_half(hn::Mul(next, s)), value);
+      const VF gain = hn::Mul(change, hn::NegMulAdd(change, curvature, hn::Add(g, g)));
+      const auto better = hn::Gt(gain, zero);
+      if (hn::AllFalse(d, better)) continue;
+      const VF step = hn::IfThenElseZero(better, change);
+      const VF kept = hn::Sub(hn::IfThenElse(better, next, level), low);
+      hn::StoreU(hn::DemoteTo(du8, hn::ConvertTo(di, kept)), du8, q.row(i) + c);
+      hn::StoreU(hn::Sub(hn::LoadU(d, e.row(i) + c), step), d, e.row(i) + c);
+      sum = hn::Add(sum, hn::IfThenElseZero(better, gain));
+      for (size_t j = i + 1; j < gradient.rows; ++j) {
+        float* at = gradient.row(j) + c;
+        hn::StoreU(hn::NegMulAdd(step, hn::Set(d, hi[j]), hn::LoadU(d, at)), d, at);
+      }
+    }
+    gained += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum)));
+  }
+  return gained;
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace bw::backend::cpu
 HWY_AFTER_NAMESPACE();
@@ -187,6 +225,7 @@ namespace bw::backend::cpu {
 HWY_EXPORT(find_scales_impl);
 HWY_EXPORT(find_codes_impl);
 HWY_EXPORT(round_and_feed_impl);
+HWY_EXPORT(descend_impl);
 
 void find_scales(MatrixView<const float> w, const float* weights, int bits, float* scales) noexcept {
   HWY_DYNAMIC_DISPATCH(find_scales_impl)(w, weights, bits, scales);
@@ -200,6 +239,11 @@ void find_codes(MatrixView<const float> w, const float* weights, int bits, const
 void round_and_feed(MatrixView<float> w, size_t group_rows, MatrixView<const float> u, int bits, const float* scales,
                     MatrixView<uint8_t> q, MatrixView<float> e, double* error) noexcept {
   HWY_DYNAMIC_DISPATCH(round_and_feed_impl)(w, group_rows, u, bits, scales, q, e, error);
+}
+
+double descend(MatrixView<float> gradient, MatrixView<const float> h, int bits, const float* scales,
+               MatrixView<uint8_t> q, MatrixView<float> e) noexcept {
+  return HWY_DYNAMIC_DISPATCH(descend_impl)(gradient, h, bits, scales, q, e);
 }
 
 std::vector<int64_t> supported_targets() {

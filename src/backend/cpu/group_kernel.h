@@ -32,6 +32,11 @@ void find_codes(MatrixView<const float> w, const float* weights, int bits, const
 void round_and_feed(MatrixView<float> w, size_t group_rows, MatrixView<const float> u, int bits, const float* scales,
                     MatrixView<uint8_t> q, MatrixView<float> e, double* error) noexcept;
 
+// One pass of coordinate descent over the codes of a group (see op::RefineGroup). gradient: (group rows, cols), used
+// up. h: (group rows, group rows). scales: (cols). q and e are changed in place. Returns by how much the error fell.
+double descend(MatrixView<float> gradient, MatrixView<const float> h, int bits, const float* scales,
+               MatrixView<uint8_t> q, MatrixView<float> e) noexcept;
+
 // The instruction sets (Highway's target bits) that these kernels were compiled for and the processor can run (for
 // tests, which force each).
 std::vector<int64_t> supported_targets();

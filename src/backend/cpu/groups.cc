@@ -110,6 +110,23 @@ void round_group(ThreadPool& pool, const op::RoundGroup& op) {
   for (const double e : tile_errors) error += e;
 }
 
+void refine_group(ThreadPool& pool, const op::RefineGroup& op) {
+  const View gradient = floats(op.gradient), error = floats(op.error);
+  const ConstView h = floats(op.h);
+  const auto codes = view_of<uint8_t>(op.codes);
+  const uint8_t* scale_codes = view_of<uint8_t>(op.scale_codes).data;
+  const auto scales = code_scales(*view_of<Half>(op.scale_max).data);
+  std::vector<double> gains(tiles_of(gradient.cols), 0.0);
+  pool.parallel_for(gains.size(), [&](size_t tile, size_t) {
+    const View part = tile_of(gradient, tile);
+    float column_scales[kTileColumns];
+    for (size_t c = 0; c < part.cols; ++c) column_scales[c] = scales[scale_codes[tile * kTileColumns + c]];
+    gains[tile] = descend(part, h, op.bits, column_scales, tile_of(codes, tile), tile_of(error, tile));
+  });
+  double& sum = *view_of<double>(op.sum).data;
+  for (const double gain : gains) sum -= gain;
+}
+
 void dequantize(ThreadPool& pool, const op::Dequantize& op) {
   const View w = floats(op.w);
   const auto codes = view_of<const uint8_t>(op.codes), scale_codes = view_of<const uint8_t>(op.scale_codes);

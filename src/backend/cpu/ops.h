@@ -53,6 +53,8 @@ void add(ThreadPool& pool, ConstView x, View y);
 void scale(ThreadPool& pool, View x, float factor);
 // y_t = factor_t * x_t
 void scale_rows(ThreadPool& pool, ConstView x, ConstView factors, View y);
+// y_t = weight_t * (x_t - minus_t)
+void weighted_difference(ThreadPool& pool, ConstView x, ConstView minus, ConstView weight, View y);
 // y = alpha * x + beta * y; y is not read if beta is 0. On the calling thread.
 void scaled_sum(ConstView x, float alpha, float beta, View y);
 void gated_activation(ThreadPool& pool, ConstView gate, ConstView up, ActivationKind kind, View y);
@@ -89,6 +91,7 @@ void inverse_factor(ThreadPool& pool, Gemm& gemm, const op::InverseFactor& op);
 void transpose_in_order(ThreadPool& pool, ConstView w, const int32_t* order, View rows);
 void price_groups(ThreadPool& pool, const op::PriceGroups& op);
 void group_scale(ThreadPool& pool, const op::GroupScale& op);
+void refine_group(ThreadPool& pool, const op::RefineGroup& op);
 void round_group(ThreadPool& pool, const op::RoundGroup& op);
 void dequantize(ThreadPool& pool, const op::Dequantize& op);
 

@@ -129,6 +129,9 @@ struct Dispatch {
   void operator()(const op::RowSquaredNorms& o) const {
     row_squared_norms(c.pool, floats(o.x), Optional(o.minus).pointer(), floats(o.out));
   }
+  void operator()(const op::WeightedDifference& o) const {
+    weighted_difference(c.pool, floats(o.x), floats(o.minus), floats(o.weight), floats(o.y));
+  }
   void operator()(const op::RowRatios& o) const {
     row_ratios(Optional(o.numerator).pointer(), floats(o.denominator), floats(o.out),
                o.sum.memory ? view_of<double>(o.sum).data : nullptr);
@@ -165,6 +168,7 @@ struct Dispatch {
   void operator()(const op::PriceGroups& o) const { price_groups(c.pool, o); }
   void operator()(const op::GroupScale& o) const { group_scale(c.pool, o); }
   void operator()(const op::RoundGroup& o) const { round_group(c.pool, o); }
+  void operator()(const op::RefineGroup& o) const { refine_group(c.pool, o); }
   void operator()(const op::Dequantize& o) const {
     if (!o.codes.empty()) dequantize(c.pool, o);
   }

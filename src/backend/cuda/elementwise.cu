@@ -23,6 +23,12 @@ struct ScaleBody {
   __device__ void operator()(size_t r, size_t c) const { x(r, c) *= factor; }
 };
 
+struct WeightedDifferenceBody {
+  ConstFloats x, minus, weight;
+  Floats y;
+  __device__ void operator()(size_t r, size_t c) const { y(r, c) = weight(r, 0) * (x(r, c) - minus(r, c)); }
+};
+
 struct SoftcapBody {
   Floats x;
   float cap, inverse;
@@ -114,6 +120,10 @@ void add_row(cudaStream_t stream, ConstFloats row, bool accumulate, Floats y) {
 }
 
 void scale(cudaStream_t stream, Floats x, float factor) { for_each(stream, x.rows, x.cols, ScaleBody{x, factor}); }
+
+void weighted_difference(cudaStream_t stream, ConstFloats x, ConstFloats minus, ConstFloats weight, Floats y) {
+  for_each(stream, y.rows, y.cols, WeightedDifferenceBody{x, minus, weight, y});
+}
 
 void gated_activation(cudaStream_t stream, ConstFloats gate, ConstFloats up, ActivationKind kind, Floats y) {
   switch (kind) {

@@ -109,6 +109,23 @@ struct UnreverseBody {
   }
 };
 
+// What was factored, in its order; diagonal in the end, where h could not be.
+struct OrderedBody {
+  DampedHessian h;
+  Floats ordered;
+  __device__ void operator()(size_t r, size_t c) const {
+    const int32_t steps = h.status[op::kDampingSteps];
+    if (steps > op::kMaxDampingSteps) {
+      ordered(r, c) = r == c ? h.diagonal[r] : 0.0f;
+      return;
+    }
+    float damping = h.damping;
+    for (int32_t step = 0; step < steps; ++step) damping *= 10;
+    const size_t last = h.n() - 1;
+    ordered(r, c) = h.at(last - r, last - c, damping);
+  }
+};
+
 }  // namespace
 
 Factorizer::Factorizer(Device& device, const Allocate& allocate)
@@ -159,6 +176,7 @@ void Factorizer::inverse_factor(const op::InverseFactor& op) {
   BW_CUDA_CALL(cublasStrsm, blas_, CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_UPPER, CUBLAS_OP_N, CUBLAS_DIAG_NON_UNIT, size,
                size, &one, a, size, u.data, stride);
   for_each(stream_, n, n, UnreverseBody{u, floats(op.weights)});
+  if (op.ordered.memory) for_each(stream_, n, n, OrderedBody{damped, floats(op.ordered)});
 }
 
 }  // namespace bw::backend::BW_CUDA_NAMESPACE

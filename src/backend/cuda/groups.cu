@@ -5,14 +5,13 @@
 #include <span>
 
 #include "backend/cuda/kernels.cuh"
+#include "backend/cuda/levels.cuh"
 #include "backend/scale_grid.h"
 
 namespace bw::backend::BW_CUDA_NAMESPACE {
 namespace {
 
-constexpr unsigned kColumns = 32;
 constexpr unsigned kTrials = std::size(kScaleTrials);
-constexpr unsigned kCodes = kScaleCodes;
 constexpr unsigned kThreads = 256;
 constexpr size_t kMostWidths = 8;
 constexpr float kWorst = 3.0e38f;
@@ -25,16 +24,6 @@ struct Search {
 
 // The `rank`-th code to be tried; the first of equally good ones is taken.
 __device__ unsigned code_at(unsigned rank) { return rank < 6 ? 10 + rank : 15 - rank; }
-
-// Levels of a width, and how values are rounded to them.
-struct Levels {
-  float low, high;
-  __device__ explicit Levels(int bits) : low(-static_cast<float>(1 << (bits - 1))), high(-low - 1) {}
-  __device__ float count() const { return -low; }
-  __device__ float round(float x, float inverse) const { return fminf(fmaxf(rintf(x * inverse), low), high); }
-};
-
-__device__ float inverse_of(float scale) { return scale > 0 ? 1.0f / scale : 0.0f; }
 
 // A column of a group, elements `stride` apart.
 struct Column {
@@ -113,11 +102,6 @@ __global__ void wanted_kernel(Groups g, Search search, float* tops) {
 }
 
 // See scale_grid.h.
-__device__ float code_scale(Half scale_max, unsigned code) {
-  const float unit = round_to_half(to_float(scale_max) / 256.0f);
-  return round_to_half(static_cast<float>((code + 1) * (code + 1)) * unit);
-}
-
 __device__ Half scale_max_for(float top) {
   constexpr uint16_t kLargest = 0x7bff;
   uint16_t bits = static_cast<uint16_t>(to_half(top));

@@ -37,6 +37,8 @@ void add(cudaStream_t stream, ConstFloats x, Floats y);
 // y_t += row, or y_t = row; row (1, cols)
 void add_row(cudaStream_t stream, ConstFloats row, bool accumulate, Floats y);
 void scale(cudaStream_t stream, Floats x, float factor);
+// y_t = weight_t · (x_t - minus_t); weight (rows, 1)
+void weighted_difference(cudaStream_t stream, ConstFloats x, ConstFloats minus, ConstFloats weight, Floats y);
 void gated_activation(cudaStream_t stream, ConstFloats gate, ConstFloats up, ActivationKind kind, Floats y);
 void softcap(cudaStream_t stream, Floats x, float cap);
 void gated_activation_gradient(cudaStream_t stream, ConstFloats gate, ConstFloats up, ActivationKind kind,
@@ -72,6 +74,9 @@ void sampled_gradient(cudaStream_t stream, Floats logits, ConstFloats uniforms, 
 void price_groups(cudaStream_t stream, Scratch& scratch, const op::PriceGroups& op);
 void group_scale(cudaStream_t stream, const op::GroupScale& op);
 void round_group(cudaStream_t stream, Scratch& scratch, const op::RoundGroup& op);
+
+// refine.cu
+void refine_group(cudaStream_t stream, Scratch& scratch, const op::RefineGroup& op);
 
 // pack.cu
 void dequantize(cudaStream_t stream, const op::Dequantize& op);

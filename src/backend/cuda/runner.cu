@@ -45,6 +45,9 @@ struct Dispatch {
   void operator()(const op::RowSquaredNorms& o) const {
     row_squared_norms(s, floats(o.x), floats(o.minus), floats(o.out));
   }
+  void operator()(const op::WeightedDifference& o) const {
+    weighted_difference(s, floats(o.x), floats(o.minus), floats(o.weight), floats(o.y));
+  }
   void operator()(const op::RowRatios& o) const {
     row_ratios(s, floats(o.numerator), floats(o.denominator), floats(o.out), view_of<double>(o.sum).data);
   }
@@ -76,6 +79,10 @@ struct Dispatch {
   void operator()(const op::RoundGroup& o) const {
     Scratch scratch(allocate);
     round_group(s, scratch, o);
+  }
+  void operator()(const op::RefineGroup& o) const {
+    Scratch scratch(allocate);
+    refine_group(s, scratch, o);
   }
   void operator()(const op::Dequantize& o) const { dequantize(s, o); }
   void operator()(const op::PackBits& o) const { pack_bits(s, bytes(o.codes), o.bits, view_of<uint32_t>(o.words)); }

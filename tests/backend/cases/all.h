@@ -9,6 +9,7 @@
 #include "backend/cases/movement.h"
 #include "backend/cases/packing.h"
 #include "backend/cases/products.h"
+#include "backend/cases/refine_group.h"
 #include "backend/cases/round_group.h"
 #include "backend/cases/rounding.h"
 
@@ -56,6 +57,7 @@ inline const OpCases kOpCases[] = {
     {index_of<op::Softcap>(), softcap_cases},
     {index_of<op::Rope>(), rope_cases},
     {index_of<op::RowSquaredNorms>(), row_norms_cases},
+    {index_of<op::WeightedDifference>(), weighted_difference_cases},
     {index_of<op::RowRatios>(), row_ratios_cases},
     {index_of<op::Attention>(), attention_cases},
     {index_of<op::AttentionCached>(), attention_cached_cases},
@@ -69,6 +71,7 @@ inline const OpCases kOpCases[] = {
     {index_of<op::PriceGroups>(), price_cases},
     {index_of<op::GroupScale>(), group_scale_cases},
     {index_of<op::RoundGroup>(), round_group_cases},
+    {index_of<op::RefineGroup>(), refine_group_cases},
     {index_of<op::Dequantize>(), dequantize_cases},
     {index_of<op::PackBits>(), pack_bits_cases},
     {index_of<op::UnpackBits>(), unpack_bits_cases},

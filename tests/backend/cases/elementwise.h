@@ -1,5 +1,5 @@
-// Cases of the operations on elements and rows: RmsNorm, Add, Scale, GatedActivation, Softcap, Rope, RowSquaredNorms
-// and RowRatios.
+// Cases of the operations on elements and rows: RmsNorm, Add, Scale, GatedActivation, Softcap, Rope, RowSquaredNorms,
+// WeightedDifference and RowRatios.
 #pragma once
 
 #include "backend/cases/case.h"
@@ -229,6 +229,33 @@ inline std::vector<Case> row_norms_cases() {
     cases.push_back(row_norms_case(3, 0, minus));
     cases.push_back(large(row_norms_case(200, 700, minus)));
     for (const size_t n : kWidths) cases.push_back(row_norms_case(3, n, minus));
+  }
+  return cases;
+}
+
+inline Case weighted_difference_case(size_t rows, size_t cols, InPlace place) {
+  std::vector<float> weights = random_floats(rows, cols + 2, 5.0f);
+  if (rows > 1) weights[1] = 0;
+  Case c{fmt::format("{} x {}, in place {}", rows, cols, static_cast<int>(place)),
+         {beside(random_operand(rows, cols, cols), 1, 0), beside(random_operand(rows, cols, cols + 1), 0, 2),
+          beside(operand(weights, rows, 1), 1, 2), beside(unset(rows, cols), 1, 1)},
+         {}};
+  const size_t result = place == InPlace::kNo ? 3 : place == InPlace::kFirst ? 0 : 1;
+  c.op = [=](Backend&, std::span<const Tensor> t) { return op::WeightedDifference{t[0], t[1], t[2], t[result]}; };
+  c.reference = [=](const Operands& before) {
+    const auto x = before[0].as<float>(), minus = before[1].as<float>(), weight = before[2].as<float>();
+    std::vector<float> wanted(x.size());
+    for (size_t i = 0; i < x.size(); ++i) wanted[i] = weight[i / cols] * (x[i] - minus[i]);
+    return same_as(result, operand(wanted, rows, cols));
+  };
+  return c;
+}
+
+inline std::vector<Case> weighted_difference_cases() {
+  std::vector<Case> cases = {weighted_difference_case(0, 8, InPlace::kNo), weighted_difference_case(3, 0, InPlace::kNo),
+                             weighted_difference_case(700, 130, InPlace::kFirst)};
+  for (const InPlace place : {InPlace::kNo, InPlace::kFirst, InPlace::kSecond}) {
+    for (const size_t n : kWidths) cases.push_back(weighted_difference_case(3, n, place));
   }
   return cases;
 }

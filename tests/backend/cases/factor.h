@@ -41,6 +41,7 @@ struct FactorWants {
   Steps steps = Steps::kNone;
   int32_t dead = 0;
   double error = 2e-3;  // of (H + damping·m·I) Uᵀ U z against z, for vectors z
+  bool ordered = true;  // whether the matrix in order is asked for
 };
 
 // What InverseFactor gave.
@@ -50,8 +51,11 @@ struct Factored {
   std::span<const float> h;
   std::vector<double> diagonal;  // of h, the mean where that is zero
   double mean;
-  std::span<const float> u, weights;
+  std::span<const float> u, weights, ordered;
   std::span<const int32_t> order, status;
+
+  // What the damping that was needed adds to the diagonal.
+  double added() const { return damping * std::pow(10.0, status[op::kDampingSteps]) * mean; }
 };
 
 inline Factored factored(const Operands& after, float damping) {
@@ -63,6 +67,7 @@ inline Factored factored(const Operands& after, float damping) {
              0,
              after[1].as<float>(),
              after[3].as<float>(),
+             after[5].as<float>(),
              after[2].as<int32_t>(),
              after[4].as<int32_t>()};
   double sum = 0;
@@ -101,7 +106,7 @@ inline std::string check_triangle(const Factored& f) {
 // (H + damping·m·I) Uᵀ U z must be z, in the order of the factor.
 inline std::string check_inverse(const Factored& f, double allowed) {
   const size_t n = f.n;
-  const double added = f.damping * std::pow(10.0, f.status[op::kDampingSteps]) * f.mean;
+  const double added = f.added();
   for (uint64_t seed = 1; seed <= 3; ++seed) {
     Rng rng(seed);
     std::vector<double> z(n), uz(n, 0.0), y(n, 0.0);
@@ -139,6 +144,20 @@ inline std::string check_diagonal_factor(const Factored& f) {
   return {};
 }
 
+// H + damping·m·I in the order of the factor; or the diagonal alone.
+inline std::string check_ordered(const Factored& f, bool diagonal) {
+  const double added = diagonal ? 0 : f.added();
+  for (size_t i = 0; i < f.n * f.n; ++i) {
+    const auto a = static_cast<size_t>(f.order[i / f.n]), b = static_cast<size_t>(f.order[i % f.n]);
+    const double coupling = diagonal ? 0 : f.h[std::min(a, b) * f.n + std::max(a, b)];
+    const double wanted = a == b ? f.diagonal[a] + added : coupling, allowed = a == b ? 1e-6 * wanted : 0;
+    if (!(std::abs(f.ordered[i] - wanted) <= allowed)) {
+      return fmt::format("ordered[{}][{}] is {:.9g}, wanted {:.9g}", i / f.n, i % f.n, f.ordered[i], wanted);
+    }
+  }
+  return {};
+}
+
 inline std::string check_factor(const Operands& after, float damping, const FactorWants& wants) {
   const Factored f = factored(after, damping);
   const int32_t steps = f.status[op::kDampingSteps];
@@ -151,6 +170,7 @@ inline std::string check_factor(const Operands& after, float damping, const Fact
   std::string fault = check_order(f, failed);
   if (fault.empty()) fault = check_triangle(f);
   if (fault.empty()) fault = failed ? check_diagonal_factor(f) : check_inverse(f, wants.error);
+  if (fault.empty() && wants.ordered) fault = check_ordered(f, failed);
   return fault;
 }
 
@@ -159,10 +179,10 @@ inline Case factor_case(std::string name, std::vector<float> h, size_t n, float 
   for (size_t i = 0; i < n; ++i) std::fill_n(h.begin() + static_cast<ptrdiff_t>(i * n), i, std::nanf(""));
   Case c{fmt::format("{}, {}, damping {}", name, n, damping),
          {beside(operand(h, n, n), 1, 1), beside(unset(n, n), 0, 2), unset(n, 1, DType::kI32), unset(n, 1),
-          unset(1, 4, DType::kI32)},
+          unset(1, 4, DType::kI32), beside(unset(n, n), 2, 1)},
          {}};
-  c.op = [damping](Backend&, std::span<const Tensor> t) {
-    return op::InverseFactor{t[0], damping, t[1], t[2], t[3], t[4]};
+  c.op = [damping, wants](Backend&, std::span<const Tensor> t) {
+    return op::InverseFactor{t[0], damping, t[1], t[2], t[3], t[4], wants.ordered ? t[5] : Tensor{}};
   };
   c.reference = [=](const Operands&) -> Expectation {
     return [=](const Operands& after) { return check_factor(after, damping, wants); };
@@ -176,7 +196,12 @@ inline Case not_finite_factor_case(std::vector<float> h, size_t n, size_t row, s
   c.reference = [row](const Operands&) -> Expectation {
     return [row](const Operands& after) -> std::string {
       const int32_t found = after[4].as<int32_t>()[op::kNotFinite];
-      return found == static_cast<int32_t>(row) + 1 ? "" : fmt::format("found {}", found);
+      if (found != static_cast<int32_t>(row) + 1) return fmt::format("found {}", found);
+      Factored f = factored(after, 0);
+      f.diagonal.assign(f.n, 1.0);
+      std::string fault = check_order(f, true);
+      if (fault.empty()) fault = check_diagonal_factor(f);
+      return fault.empty() ? check_ordered(f, true) : fault;
     };
   };
   return c;
@@ -222,6 +247,7 @@ inline std::vector<Case> factor_cases() {
   for (const size_t n : {1, 2, 31, 32, 127, 128, 129, 256, 300}) {
     cases.push_back(factor_case("tokens", random_hessian(n, 3 * n + 5, n), n, 0.01f));
   }
+  cases.push_back(factor_case("order not asked for", random_hessian(70, 90, 4), 70, 0.01f, {.ordered = false}));
   cases.push_back(large(factor_case("smooth", smooth_hessian(1100, 3), 1100, 0.01f)));
   for (const float size : {1e-9f, 1e-4f, 1e4f, 1e8f}) {
     cases.push_back(factor_case(fmt::format("size {}", size), random_hessian(96, 300, 8, size), 96, 0.01f));

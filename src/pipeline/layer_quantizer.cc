@@ -1,0 +1,188 @@
+#include "pipeline/layer_quantizer.h"
+
+#include "pipeline/token_weights.h"
+#include "quant/gptq.h"
+#include "quant/refine.h"
+
+namespace bw::pipeline {
+
+using backend::Tensor;
+namespace op = backend::op;
+
+RoundingEffort rounding_effort(Effort effort) {
+  switch (effort) {
+    case Effort::kFast:
+      return {0.0f, 0};
+    case Effort::kNormal:
+      return {0.5f, 2};
+    case Effort::kBest:
+      return {0.5f, 8};
+  }
+  BW_CHECK(!"known effort");
+  return {};
+}
+
+PendingLinears LayerQuantizer::enqueue_layer(size_t layer, nn::LayerWeights weights, const Matrix<float>& gains,
+                                             Streams& streams) {
+  PendingLinears pending;
+  const Tensor token_weight = upload_site_weights(gains);
+  nn::LayerWeights original = weights;
+  if (streams.original) decoder_.pack(original, false);
+  for (size_t site = 0; site < nn::kSites; ++site) {
+    const SiteSums sums = reach_site(layer, site, weights, original, token_weight.cols_slice(site, 1), streams);
+    const auto kinds = nn::site_linears(site);
+    quant::Factor factor;
+    if (!sums.hessian.empty()) {
+      factor = factorize(dir_.reference_name(dir_.linear(layer, kinds[0]).key), sums.hessian, pending);
+    }
+    for (const model::LinearKind kind : kinds) {
+      const model::LinearInfo info = dir_.linear(layer, kind);
+      Tensor w = std::exchange(weights.raw[static_cast<size_t>(kind)], {});
+      w = is_quantized(info) ? quant::dequantize(device_, quantize_linear(info, std::move(w), sums, factor, pending))
+                             : as_half(std::move(w));
+      const StageClock::Span span(run_.clock, "quantize: forward");
+      weights.linears[static_cast<size_t>(kind)] = decoder_.pack(w);
+    }
+  }
+  const StageClock::Span span(run_.clock, "quantize: forward");
+  streams.for_each([&](const nn::RowBatch& batch, nn::Carry& carry, nn::Carry* other) {
+    decoder_.advance(weights, layer, nn::kSites - 1, batch, carry);
+    if (other) decoder_.advance(original, layer, nn::kSites - 1, batch, *other);
+  });
+  return pending;
+}
+
+PendingLinears LayerQuantizer::enqueue_head(const Matrix<float>& gains, Streams& streams) {
+  const Tensor norm = decoder_.load_final_norm(dir_);
+  const size_t only = 0;
+  const std::vector<float> weights = token_weights(gains, {&only, 1});
+  const Tensor weight = device_.upload(std::span<const float>(weights), weights.size(), 1);
+  SiteSums sums = empty_sums(dir_.config().hidden, 0);
+  size_t first = 0;
+  streams.for_each([&](const nn::RowBatch& batch, nn::Carry& carry, nn::Carry* other) {
+    const StageClock::Span span(run_.clock, "quantize: Hessians");
+    const nn::Carry normed{{}, decoder_.normed(carry.h, norm)};
+    const nn::Carry normed_other{{}, other ? decoder_.normed(other->h, norm) : Tensor{}};
+    add_batch(weight.rows_slice(first, batch.tokens()), normed, other ? &normed_other : nullptr, sums);
+    first += batch.tokens();
+  });
+  PendingLinears pending;
+  const model::LinearInfo head = dir_.head();
+  const quant::Factor factor = factorize(dir_.reference_name(head.key), sums.hessian, pending);
+  quantize_linear(head, linear_loader(dir_, device_)(head), sums, factor, pending);
+  return pending;
+}
+
+bool LayerQuantizer::is_quantized(const model::LinearInfo& info) const {
+  return plan_.layouts.contains(dir_.reference_name(info.key));
+}
+
+Tensor LayerQuantizer::zeros(size_t rows, size_t cols) {
+  const Tensor h = device_.allocate(rows, cols);
+  device_.enqueue(op::Fill{h, 0});
+  return h;
+}
+
+LayerQuantizer::SiteSums LayerQuantizer::empty_sums(size_t in, size_t sum_width) {
+  SiteSums sums{zeros(in, in), {}};
+  if (effort_.correction == 0) return sums;
+  sums.disturbance.inputs = zeros(in, in);
+  if (sum_width != 0) sums.disturbance.outputs = zeros(sum_width, in);
+  return sums;
+}
+
+void LayerQuantizer::add_batch(const Tensor& weight, const nn::Carry& carry, const nn::Carry* original,
+                               SiteSums& sums) {
+  device_.enqueue(op::AccumulateGram{carry.x, weight, sums.hessian, run_.precision});
+  const auto accumulate = [&](const Tensor& undisturbed, const Tensor& disturbed, const Tensor& sum) {
+    if (sum.empty()) return;
+    const Tensor missing = device_.allocate(disturbed.rows, disturbed.cols);
+    device_.enqueue(op::WeightedDifference{undisturbed, disturbed, weight, missing});
+    device_.enqueue(op::Gemm{missing, true, carry.x, false, sum, 1.0f, 1.0f, run_.precision});
+  };
+  if (!original) return;
+  accumulate(original->x, carry.x, sums.disturbance.inputs);
+  accumulate(original->h, carry.h, sums.disturbance.outputs);
+}
+
+// (tokens, kSites) what each token counts at each site.
+Tensor LayerQuantizer::upload_site_weights(const Matrix<float>& gains) {
+  Matrix<float> weights(gains.rows(), nn::kSites);
+  for (size_t site = 0; site < nn::kSites; ++site) {
+    std::vector<size_t> columns;
+    for (const model::LinearKind kind : nn::site_linears(site)) columns.push_back(static_cast<size_t>(kind));
+    const std::vector<float> of_site = token_weights(gains, columns);
+    for (size_t t = 0; t < of_site.size(); ++t) weights(t, site) = of_site[t];
+  }
+  return device_.upload(std::as_const(weights).span(), weights.rows(), weights.cols());
+}
+
+// Moves the streams to the site and sums what its linears are quantized with.
+LayerQuantizer::SiteSums LayerQuantizer::reach_site(size_t layer, size_t site, const nn::LayerWeights& weights,
+                                                    const nn::LayerWeights& original, const Tensor& token_weight,
+                                                    Streams& streams) {
+  const model::LinearInfo info = dir_.linear(layer, nn::site_linears(site)[0]);
+  // A norm between the output and the stream it is added to would have to be undone: then only the inputs are
+  // corrected.
+  const bool adds = (site == 1 && weights.attention_out_norm.empty()) || (site == 3 && weights.mlp_out_norm.empty());
+  SiteSums sums = is_quantized(info) ? empty_sums(info.in, adds ? info.out : 0) : SiteSums{};
+  size_t first = 0;
+  streams.for_each([&](const nn::RowBatch& batch, nn::Carry& carry, nn::Carry* other) {
+    const auto reach = [&](const nn::LayerWeights& w, nn::Carry& c) {
+      const StageClock::Span span(run_.clock, "quantize: forward");
+      if (site == 0) decoder_.begin(w, c);
+      if (site > 0) decoder_.advance(w, layer, site - 1, batch, c);
+    };
+    reach(weights, carry);
+    if (other) reach(original, *other);
+    const StageClock::Span span(run_.clock, "quantize: Hessians");
+    if (!sums.hessian.empty()) add_batch(token_weight.rows_slice(first, batch.tokens()), carry, other, sums);
+    first += batch.tokens();
+  });
+  return sums;
+}
+
+quant::Factor LayerQuantizer::factorize(const std::string& key, const Tensor& hessian, PendingLinears& pending) {
+  const StageClock::Span span(run_.clock, "quantize: factors");
+  quant::Factor factor = quant::factorize(device_, hessian, kDamping, effort_.sweeps > 0);
+  pending.statuses.emplace_back(key, device_.download(factor.status));
+  return factor;
+}
+
+// Quantizes w (out, in) and appends its tensors.
+quant::QuantizedLinear LayerQuantizer::quantize_linear(const model::LinearInfo& info, Tensor w, const SiteSums& sums,
+                                                       const quant::Factor& factor, PendingLinears& pending) {
+  const std::string key = dir_.reference_name(info.key);
+  const Tensor rows = quant::transposed_in_order(device_, w, factor.order);
+  if (!sums.disturbance.inputs.empty()) {
+    const StageClock::Span span(run_.clock, "quantize: targets");
+    quant::correct_target(device_, rows, w, sums.disturbance, factor, effort_.correction);
+  }
+  w = {};
+  Tensor target;
+  if (effort_.sweeps > 0) {
+    target = device_.allocate(rows.rows, rows.cols);
+    device_.enqueue(op::Copy{rows, target});
+  }
+  quant::QuantizedLinear q = [&] {
+    const StageClock::Span span(run_.clock, "quantize: GPTQ");
+    return quant::quantize_gptq(device_, rows, static_cast<uint32_t>(info.out), factor, plan_.layouts.at(key));
+  }();
+  {
+    const StageClock::Span span(run_.clock, "quantize: refinement");
+    quant::refine(device_, target, factor, q, effort_.sweeps);
+  }
+  const StageClock::Span span(run_.clock, "quantize: pack and verify");
+  pending.linears.emplace_back(key, codec::pack(device_, q));
+  return q;
+}
+
+// The weights as a loader of f16 tensors will see them (check_half_range saw that they fit).
+Tensor LayerQuantizer::as_half(Tensor w) {
+  const Tensor half = device_.allocate(w.rows, w.cols, backend::DType::kF16);
+  device_.enqueue(op::Copy{w, half});
+  device_.enqueue(op::Copy{half, w});
+  return w;
+}
+
+}  // namespace bw::pipeline

@@ -1,0 +1,72 @@
+// The quantization of one layer's linears, site by site.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "codec/exl2.h"
+#include "pipeline/output_plan.h"
+#include "pipeline/session.h"
+#include "pipeline/streams.h"
+#include "quant/target.h"
+
+namespace bw::pipeline {
+
+inline constexpr float kDamping = 0.1f;  // of mean(diag H); docs/quality.md has the figures
+
+// How much is done for the same bits (docs/quality.md tells what each step brings and costs).
+struct RoundingEffort {
+  float correction = 0;  // share of the step towards the undisturbed outputs; 0: no stream of original states is kept
+  int sweeps = 0;        // of coordinate descent after GPTQ
+};
+RoundingEffort rounding_effort(Effort effort);
+
+// Linears of one file whose codes are on their way to the host.
+struct PendingLinears {
+  std::vector<std::pair<std::string, codec::PackedLinear>> linears;   // key, tensors
+  std::vector<std::pair<std::string, backend::HostTensor>> statuses;  // of factors: where, Factor::status
+};
+
+class LayerQuantizer {
+ public:
+  // All must outlive it.
+  LayerQuantizer(Run& run, const model::ModelDir& dir, const nn::Decoder& decoder, const OutputPlan& plan,
+                 RoundingEffort effort)
+      : run_(run), device_(*run.device), dir_(dir), decoder_(decoder), plan_(plan), effort_(effort) {}
+
+  // Enqueues the quantization of the layer's linears and the move of the streams through the layer. gains: (tokens,
+  // kLinearsPerLayer)
+  PendingLinears enqueue_layer(size_t layer, nn::LayerWeights weights, const Matrix<float>& gains, Streams& streams);
+  // The same for the head, which reads the final norm of the states; these stay as they are. gains: (tokens, 1)
+  PendingLinears enqueue_head(const Matrix<float>& gains, Streams& streams);
+
+ private:
+  // What the linears of a site share: they read the same inputs.
+  struct SiteSums {
+    backend::Tensor hessian;  // (in, in), upper triangle: Σ weight x̂ x̂ᵀ over the disturbed inputs; empty: not quantized
+    quant::Disturbance disturbance;
+  };
+
+  bool is_quantized(const model::LinearInfo& info) const;
+  backend::Tensor zeros(size_t rows, size_t cols);
+  // sum_width: of the stream that the linear's output is added to; 0: to none.
+  SiteSums empty_sums(size_t in, size_t sum_width);
+  void add_batch(const backend::Tensor& weight, const nn::Carry& carry, const nn::Carry* original, SiteSums& sums);
+  backend::Tensor upload_site_weights(const Matrix<float>& gains);
+  SiteSums reach_site(size_t layer, size_t site, const nn::LayerWeights& weights, const nn::LayerWeights& original,
+                      const backend::Tensor& token_weight, Streams& streams);
+  quant::Factor factorize(const std::string& key, const backend::Tensor& hessian, PendingLinears& pending);
+  quant::QuantizedLinear quantize_linear(const model::LinearInfo& info, backend::Tensor w, const SiteSums& sums,
+                                         const quant::Factor& factor, PendingLinears& pending);
+  backend::Tensor as_half(backend::Tensor w);
+
+  Run& run_;
+  backend::Backend& device_;
+  const model::ModelDir& dir_;
+  const nn::Decoder& decoder_;
+  const OutputPlan& plan_;
+  RoundingEffort effort_;
+};
+
+}  // namespace bw::pipeline

@@ -1,0 +1,72 @@
+#include "quant/target.h"
+
+#include <gtest/gtest.h>
+
+#include "quant/naive.h"
+
+namespace bw::quant {
+namespace {
+
+class TargetOn : public OnDevice {};
+INSTANTIATE_TEST_SUITE_P(Devices, TargetOn, testing::ValuesIn(test::kDevices));
+
+// The target W* must solve W* (H + λI) = W (H + λI) + share · (W·inputs + outputs).
+void expect_solves(const Problem& p, const Matrix<float>& inputs, const Matrix<float>* outputs, float share,
+                   const Matrix<float>& rows) {
+  const size_t in = p.w.cols(), out = p.w.rows();
+  const double added = static_cast<double>(p.factor.report.damping) * mean_diagonal(p.h.view());
+  for (size_t o = 0; o < out; ++o) {
+    std::vector<double> step(in);  // of W*, in natural order
+    for (size_t r = 0; r < in; ++r)
+      step[p.factor.input(r)] = static_cast<double>(rows(r, o)) - p.w(o, p.factor.input(r));
+    double off = 0, size = 0;
+    for (size_t i = 0; i < in; ++i) {
+      double wanted = outputs ? (*outputs)(o, i) : 0;
+      for (size_t j = 0; j < in; ++j) wanted += static_cast<double>(p.w(o, j)) * inputs(j, i);
+      double got = added * step[i];
+      for (size_t j = 0; j < in; ++j) got += static_cast<double>(p.h(j, i)) * step[j];
+      off += std::pow(got - share * wanted, 2);
+      size += std::pow(share * wanted, 2);
+    }
+    EXPECT_LE(off, 1e-4 * size) << "output " << o;
+  }
+}
+
+TEST_P(TargetOn, SolvesTheNormalEquations) {
+  for (const auto& [out, in] : {std::pair<size_t, size_t>{40, 96}, {1, 32}, {33, 160}}) {
+    const Problem p = make_problem(out, in, in);
+    const Factor factor = upload(*device_, p.factor);
+    const Matrix<float> inputs = random_matrix(in, in, 3), outputs = random_matrix(out, in, 4);
+    for (const float share : {1.0f, 0.5f}) {
+      for (const bool sums : {false, true}) {
+        const Disturbance d{upload(*device_, inputs), sums ? upload(*device_, outputs) : backend::Tensor{}};
+        const backend::Tensor rows = rows_on(*device_, p, factor);
+        correct_target(*device_, rows, upload(*device_, p.w), d, factor, share);
+        const Matrix<float> got = read_matrix<float>(*device_, rows);
+        expect_solves(p, inputs, sums ? &outputs : nullptr, share, got);
+        for (size_t r = 0; r < in; ++r) {
+          for (size_t c = out; c < got.cols(); ++c) ASSERT_EQ(got(r, c), 0);
+        }
+      }
+    }
+  }
+}
+
+// Inputs that are all twice what they should be want half the weights.
+TEST_P(TargetOn, UndoesAScale) {
+  Problem p = make_problem(20, 64, 9);
+  for (float& x : p.h.span()) x *= 4;  // of x̂ = 2 x
+  p.factor = factorize_on(*device_, p.h, 1e-6f);
+  Matrix<float> inputs(64, 64);  // Σ (x - 2x) 2xᵀ = -2 Σ x xᵀ
+  for (size_t i = 0; i < inputs.span().size(); ++i) inputs.span()[i] = p.h.span()[i] * -0.5f;
+  const Factor factor = upload(*device_, p.factor);
+  const backend::Tensor rows = rows_on(*device_, p, factor);
+  correct_target(*device_, rows, upload(*device_, p.w), {upload(*device_, inputs), {}}, factor, 1.0f);
+  const Matrix<float> got = read_matrix<float>(*device_, rows);
+  for (size_t r = 0; r < 64; ++r) {
+    for (size_t c = 0; c < 20; ++c) EXPECT_NEAR(got(r, c), 0.5f * p.w(c, p.factor.input(r)), 2e-3f);
+  }
+}
+
+}  // namespace
+}  // namespace bw::quant
