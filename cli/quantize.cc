@@ -1,3 +1,6 @@
+#include <charconv>
+#include <optional>
+
 #include <fmt/format.h>
 
 #include "commands.h"
@@ -8,14 +11,25 @@ namespace {
 struct State {
   QuantizeOptions options;
   CommonOptions common;
-  std::string size, shard_size = "8GiB", measurement, effort = "normal";
+  std::string size, shard_size = "8GiB", measurement, effort = "normal", head_bits = std::to_string(kDefaultHeadBits);
 };
+
+// A number (which quantize() checks) or "auto".
+std::optional<int> parse_head_bits(const std::string& text) {
+  if (text == "auto") return std::nullopt;
+  int bits = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bits);
+  if (error == std::errc() && end == text.data() + text.size()) return bits;
+  throw Error(ErrorCode::kUsage, fmt::format("--head-bits {}: it is neither a number of bits nor auto", text),
+              "give 2, 3, 4, 5, 6, 8, 16 or auto");
+}
 
 std::string run(State& s) {
   QuantizeOptions& o = s.options;
   if (!s.size.empty()) o.size = parse_bytes(s.size, "--size");
   o.shard_bytes = parse_bytes(s.shard_size, "--shard-size");
   if (!s.measurement.empty()) o.measurement = s.measurement;
+  o.head_bits = parse_head_bits(s.head_bits);
   o.effort = s.effort == "fast" ? Effort::kFast : s.effort == "best" ? Effort::kBest : Effort::kNormal;
   o.engine = engine_options(s.common);
   std::string last;
@@ -53,7 +67,9 @@ void add_quantize(CLI::App& app, Action& action) {
   c->add_option("--effort", s->effort, "Work done for quality within the same bits: fast, normal or best")
       ->check(CLI::IsMember({"fast", "normal", "best"}))
       ->capture_default_str();
-  c->add_option("--head-bits", s->options.head_bits, "Bits of the head: 2, 3, 4, 5, 6, 8, or 16 to leave it")
+  c->add_option("--head-bits", s->head_bits,
+                "Bits of the head: 2, 3, 4, 5, 6, 8, 16 to leave it, or auto: chosen with the linears (with --bpw, for "
+                "as many bits in all as with 6)")
       ->capture_default_str();
   c->add_option("--shard-size", s->shard_size, "Most tensor data in one file (0: one file)")->capture_default_str();
   c->add_option("-m,--measurement", s->measurement, "Measurement to reuse (see: bitwright measure)");

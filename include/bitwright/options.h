@@ -78,6 +78,8 @@ struct MeasureResult {
   std::vector<StageTime> stages;
 };
 
+inline constexpr int kDefaultHeadBits = 6;
+
 struct QuantizeOptions {
   std::filesystem::path model;
   std::filesystem::path output;                      // with several targets: OUTPUT-<bpw>bpw for each
@@ -85,7 +87,9 @@ struct QuantizeOptions {
   std::vector<double> bpw;       // targets: bits per weight of the decoder's linears, side tensors included
   std::optional<uint64_t> size;  // or: bytes of the whole output directory
   Effort effort = Effort::kNormal;
-  int head_bits = 6;  // 2, 3, 4, 5, 6, 8, or 16 to leave the head as it is
+  // 2, 3, 4, 5, 6, 8, or 16 to leave the head as it is. nullopt: chosen together with the layouts of the linears; with
+  // bpw, head and linears then take no more than the linears at that and a head of kDefaultHeadBits would.
+  std::optional<int> head_bits = kDefaultHeadBits;
   uint64_t shard_bytes = uint64_t{8} << 30;
   bool overwrite = false;  // replace an output directory that Bitwright wrote
   CalibrationOptions calibration;
@@ -97,7 +101,7 @@ struct QuantizeResult {
   double bpw_target = 0;   // of the linears; 0 if a size was asked for
   double bpw_linears = 0;  // reached
   double bpw_head = 0;
-  double predicted_kld = 0;  // to the original, nats per token, from the linears' prices (docs/quality.md)
+  double predicted_kld = 0;                       // to the original, nats per token, from prices (docs/quality.md)
   uint64_t planned_bytes = 0, written_bytes = 0;  // of the whole directory
   double seconds = 0;                             // since the run began, measuring and earlier targets included
   std::vector<StageTime> stages;                  // the same

@@ -29,7 +29,8 @@ using Clock = std::chrono::steady_clock;
 void check_head_bits(int bits) {
   const int known[] = {2, 3, 4, 5, 6, 8, 16};
   if (std::find(std::begin(known), std::end(known), bits) == std::end(known)) {
-    throw Error(ErrorCode::kUsage, fmt::format("--head-bits {}: the head can have 2, 3, 4, 5, 6, 8 or 16 bits", bits));
+    throw Error(ErrorCode::kUsage,
+                fmt::format("--head-bits {}: the head can have 2, 3, 4, 5, 6, 8 or 16 bits, or auto", bits));
   }
 }
 
@@ -234,7 +235,7 @@ std::vector<QuantizeResult> run_quantize(const QuantizeOptions& options) {
   const auto start = Clock::now();
   // Everything that can be refused is refused before the first expensive step.
   check_targets(options);
-  check_head_bits(options.head_bits);
+  if (options.head_bits) check_head_bits(*options.head_bits);
   const model::ModelDir dir(options.model);
   const OutputOptions output{options.head_bits, options.shard_bytes, 0};
   check_before_work(dir, options, output);

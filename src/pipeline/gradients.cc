@@ -51,12 +51,12 @@ class GradientPass {
   }
 
   // From the final states to the gradient to them.
-  HostTensor head(uint64_t seed) {
+  HostTensor head(uint64_t seed, GradientVisitor* visitor) {
     const StageClock::Span span(run_.clock, "gradients: head");
     const Tensor norm = decoder_.load_final_norm(dir_), raw = load_(dir_.head());
-    const auto packed = decoder_.pack(raw), transposed = gradient_.pack_transposed(raw);
+    auto packed = decoder_.pack(raw), transposed = gradient_.pack_transposed(raw);
     const Tensor uniforms = upload_uniforms(seed), gains = device_.allocate(states_->tokens(), 1);
-    const Tensor logits = device_.allocate(kLogitTokens, packed->out());
+    Tensor logits = device_.allocate(kLogitTokens, packed->out());
     gradients_ = std::make_unique<States>(device_, states_->on_device());
     size_t first = 0;
     for (size_t b = 0; b < states_->count(); ++b) {
@@ -71,9 +71,16 @@ class GradientPass {
         device_.enqueue(op::RowSquaredNorms{chunk, {}, gains.rows_slice(first + at, count)});
         gradient_.head_backward(part, norm, transposed, chunk, dh.rows_slice(at, count));
       }
+      if (visitor) {
+        device_.enqueue(op::RmsNorm{h, norm, dir_.config().norm_eps, h});  // in place: this was the states' last use
+        visitor->visit_head(h, gains.rows_slice(first, h.rows));
+      }
       gradients_->add(states_->batch(b), dh);
       first += h.rows;
     }
+    packed = transposed = nullptr;  // each as large as the head: make room for what the visitor does with it
+    logits = {};
+    if (visitor) visitor->end_head(raw);
     return device_.download(gains);
   }
 
@@ -217,7 +224,7 @@ TokenGains find_gradients(Run& run, const model::ModelDir& dir, const calib::Row
   GradientPass pass(run, dir, rows, scratch);
   pass.forward();
   TokenGains gains;
-  const HostTensor head = pass.head(seed);
+  const HostTensor head = pass.head(seed, visitor);
   gains.layers = pass.backward(visitor);
   gains.head = pass.to_host(head);
   const double steps = static_cast<double>(2 * dir.config().n_layers);

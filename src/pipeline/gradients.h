@@ -17,10 +17,14 @@ struct TokenGains {
   Matrix<float> head;                 // (tokens, 1)
 };
 
-// Sees every linear of every layer on the way back, last layer first.
+// Sees the head and then every linear of every layer on the way back, last layer first.
 class GradientVisitor {
  public:
   virtual ~GradientVisitor() = default;
+  // Some tokens of the head: its input x (T, hidden), after the norm, and their gains (T, 1).
+  virtual void visit_head(const backend::Tensor& x, const backend::Tensor& gains) = 0;
+  // After all of them; weights: the raw head.
+  virtual void end_head(const backend::Tensor& weights) = 0;
   // All calls for one layer stand between these; weights has the raw linears.
   virtual void begin(size_t layer, const nn::LayerWeights& weights) = 0;
   virtual void end(size_t layer, const nn::LayerWeights& weights) = 0;

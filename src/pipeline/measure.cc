@@ -1,6 +1,7 @@
 #include "pipeline/measure.h"
 
 #include <array>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -20,11 +21,11 @@ namespace op = backend::op;
 // Damping of the factor that prices are estimated with.
 constexpr float kPriceDamping = 0.1f;
 
-// A linear whose prices are on their way to the host.
-struct PendingLinear {
-  size_t index;       // in Measurement::linears
+// A matrix whose prices are on their way to the host.
+struct Pending {
+  MatrixMeasurement* matrix = nullptr;
   HostTensor status;  // of its factor
-  HostTensor errors;  // see quant::price_errors
+  HostTensor errors;  // see quant::price_errors; of the head: (widths, groups) at its group size
 };
 
 class LayerPricer final : public GradientVisitor {
@@ -32,60 +33,107 @@ class LayerPricer final : public GradientVisitor {
   LayerPricer(Run& run, double min_step, Measurement& m)
       : run_(run), device_(*run.device), min_step_(min_step), m_(m) {}
 
+  void visit_head(const Tensor& x, const Tensor& gains) override {
+    if (m_.head.candidates.empty()) return;
+    if (head_hessian_.empty()) head_hessian_ = empty_hessian(x.cols);
+    accumulate(x, gains, head_hessian_);
+  }
+
+  void end_head(const Tensor& weights) override {
+    if (m_.head.candidates.empty()) return;
+    pending_head_ = price(m_.head, weights, head_hessian_);
+    head_hessian_ = {};
+  }
+
   void begin(size_t, const nn::LayerWeights& weights) override {
-    for (size_t i = 0; i < model::kLinearsPerLayer; ++i) {
-      const size_t width = weights.raw[i].cols;
-      hessians_[i] = device_.allocate(width, width);
-      device_.enqueue(op::Fill{hessians_[i], 0});
-    }
+    for (size_t i = 0; i < model::kLinearsPerLayer; ++i) hessians_[i] = empty_hessian(weights.raw[i].cols);
   }
 
   void visit(model::LinearKind kind, const Tensor& x, const Tensor& gains) override {
-    const StageClock::Span span(run_.clock, "measure: Hessians");
-    device_.enqueue(op::AccumulateGram{x, gains, hessians_[static_cast<size_t>(kind)], run_.precision});
+    accumulate(x, gains, hessians_[static_cast<size_t>(kind)]);
   }
 
   void end(size_t layer, const nn::LayerWeights& weights) override {
-    std::vector<PendingLinear> pending;
+    std::vector<Pending> pending;
     for (size_t i = 0; i < model::kLinearsPerLayer; ++i) {
-      const size_t index = layer * model::kLinearsPerLayer + i;
-      if (!m_.linears[index].candidates.empty()) pending.push_back(price(index, weights.raw[i], hessians_[i]));
+      LinearMeasurement& linear = m_.linears[layer * model::kLinearsPerLayer + i];
+      if (!linear.candidates.empty()) pending.push_back(price(linear, weights.raw[i], hessians_[i]));
       hessians_[i] = {};
     }
-    finish();  // the layer before: the device has been given this one
+    finish_layer();  // the one before: the device has been given this one
     pending_ = std::move(pending);
   }
 
-  // Waits for the last layer's prices and turns them into candidates.
+  // After the last layer. The head comes last, though it was priced first: where states are no numbers, the error names
+  // a layer.
   void finish() {
-    const StageClock::Span span(run_.clock, "measure: candidates");
-    for (auto p = pending_.rbegin(); p != pending_.rend(); ++p) {  // the last download first: the others came with it
-      device_.wait(p->errors, "prices");
-      device_.wait(p->status, "prices");
-      LinearMeasurement& linear = m_.linears[p->index];
-      note_oddities(quant::factor_report(p->status.as<int32_t>(), kPriceDamping, linear.key), linear.key);
-      const double unit = 0.5 / (static_cast<double>(m_.rows * m_.length) * linear.out);
-      const quant::PriceTable table =
-          quant::price_table(p->errors.view<const double>(), static_cast<uint32_t>(linear.in));
-      linear.candidates = codec::candidates(table, static_cast<uint32_t>(linear.out), linear.bias_bits, min_step_);
-      for (codec::Candidate& c : linear.candidates) c.price *= unit;
-    }
-    pending_.clear();
+    finish_layer();
+    if (pending_head_.matrix) take(pending_head_);
   }
 
   // Inputs of linears that no token has made active.
   size_t dead_inputs() const { return dead_inputs_; }
 
  private:
-  PendingLinear price(size_t index, const Tensor& w, const Tensor& hessian) {
+  // Waits for the last layer's prices and turns them into candidates.
+  void finish_layer() {
+    for (auto p = pending_.rbegin(); p != pending_.rend(); ++p) take(*p);  // the last first: the others came with it
+    pending_.clear();
+  }
+
+  Tensor empty_hessian(size_t width) {
+    const Tensor hessian = device_.allocate(width, width);
+    device_.enqueue(op::Fill{hessian, 0});
+    return hessian;
+  }
+
+  void accumulate(const Tensor& x, const Tensor& gains, const Tensor& hessian) {
+    const StageClock::Span span(run_.clock, "measure: Hessians");
+    device_.enqueue(op::AccumulateGram{x, gains, hessian, run_.precision});
+  }
+
+  bool is_head(const MatrixMeasurement& matrix) const { return &matrix == &m_.head; }
+
+  Pending price(MatrixMeasurement& matrix, const Tensor& w, const Tensor& hessian) {
     const quant::Factor factor = [&] {
       const StageClock::Span span(run_.clock, "measure: factors");
       return quant::factorize(device_, hessian, kPriceDamping);
     }();
     const StageClock::Span span(run_.clock, "measure: prices");
     const Tensor rows = quant::transposed_in_order(device_, w, factor.order);
-    const Tensor errors = quant::price_errors(device_, rows, factor);
-    return {index, device_.download(factor.status), device_.download(errors)};
+    const Tensor errors = is_head(matrix) ? head_errors(rows, factor) : quant::price_errors(device_, rows, factor);
+    return {&matrix, device_.download(factor.status), device_.download(errors)};
+  }
+
+  // quant::price_errors at the head's group size alone.
+  Tensor head_errors(const Tensor& rows, const quant::Factor& factor) {
+    const Tensor errors = device_.allocate(quant::kWidths, rows.rows / kHeadGroupSize, DType::kF64);
+    device_.enqueue(op::PriceGroups{
+        rows, factor.weights, {std::begin(quant::kBitWidths), std::end(quant::kBitWidths)}, {kHeadGroupSize}, errors});
+    return errors;
+  }
+
+  void take(const Pending& p) {
+    const StageClock::Span span(run_.clock, "measure: candidates");
+    device_.wait(p.errors, "prices");
+    device_.wait(p.status, "prices");
+    MatrixMeasurement& matrix = *p.matrix;
+    note_oddities(quant::factor_report(p.status.as<int32_t>(), kPriceDamping, matrix.key), matrix.key);
+    const auto errors = p.errors.view<const double>();
+    if (is_head(matrix)) {
+      for (codec::Candidate& c : matrix.candidates) c.price = head_error(errors, c.layout.runs.front().bits);
+    } else {
+      matrix.candidates =
+          codec::candidates(quant::price_table(errors, matrix.in), matrix.out, matrix.bias_bits, min_step_);
+    }
+    const double unit = 0.5 / (static_cast<double>(m_.rows * m_.length) * matrix.out);
+    for (codec::Candidate& c : matrix.candidates) c.price *= unit;
+  }
+
+  // Of all rows at one width, by the groups' errors; see quant::PriceTable.
+  static double head_error(MatrixView<const double> errors, int bits) {
+    const double* groups = errors.row(quant::width_index(bits));
+    return quant::feedback(bits) * std::accumulate(groups, groups + errors.cols, 0.0);
   }
 
   void note_oddities(const quant::FactorReport& factor, const std::string& where) {
@@ -101,7 +149,9 @@ class LayerPricer final : public GradientVisitor {
   double min_step_;
   Measurement& m_;
   std::array<Tensor, model::kLinearsPerLayer> hessians_;  // (in, in), upper triangle: Σ gain_t x xᵀ
-  std::vector<PendingLinear> pending_;
+  Tensor head_hessian_;                                   // the same for the head
+  std::vector<Pending> pending_;                          // of the last layer
+  Pending pending_head_;
   size_t dead_inputs_ = 0;
 };
 

@@ -16,7 +16,7 @@ namespace bw::pipeline {
 namespace {
 
 constexpr const char* kFormat = "bitwright-measurement";
-constexpr int kVersion = 2;  // 2: prices in nats
+constexpr int kVersion = 3;  // 2: prices in nats; 3: the head, too
 
 [[noreturn]] void damaged(const std::string& name, const std::string& why) {
   throw Error(ErrorCode::kModel, fmt::format("{}: {}", name, why), "measure the model again");
@@ -60,31 +60,74 @@ quant::Layout parse_layout(const io::Json& runs, uint32_t in, const std::string&
   return layout;
 }
 
-codec::Candidate parse_candidate(const io::Json& json, const LinearMeasurement& linear, const std::string& name) {
+codec::Candidate parse_candidate(const io::Json& json, const MatrixMeasurement& matrix, const std::string& name) {
   codec::Candidate c;
-  c.layout = parse_layout(member(json, "layout", name), linear.in, name);
+  c.layout = parse_layout(member(json, "layout", name), matrix.in, name);
   const io::Json& price = member(json, "price", name);
   if (!price.is_number() || !std::isfinite(price.get<double>()) || price.get<double>() < 0) {
     damaged(name, "a price is not a number of 0 or more");
   }
   c.price = price.get<double>();
-  c.bits = codec::stored_bits(c.layout, linear.out) + linear.bias_bits;
+  c.bits = codec::stored_bits(c.layout, matrix.out) + matrix.bias_bits;
   return c;
 }
 
+MatrixMeasurement parse_matrix(const io::Json& json, const std::string& name) {
+  MatrixMeasurement matrix;
+  matrix.key = string_of(json, "key", name);
+  const std::string where = name + ": " + matrix.key;
+  matrix.in = static_cast<uint32_t>(unsigned_of(json, "in", where, 1u << 30));
+  matrix.out = static_cast<uint32_t>(unsigned_of(json, "out", where, 1u << 30));
+  matrix.bias_bits = unsigned_of(json, "bias_bits", where, uint64_t{1} << 40);
+  const io::Json& list = member(json, "candidates", where);
+  if (!list.is_array()) damaged(where, "'candidates' is not a list");
+  for (const io::Json& candidate : list) matrix.candidates.push_back(parse_candidate(candidate, matrix, where));
+  return matrix;
+}
+
 LinearMeasurement parse_linear(const io::Json& json, const std::string& name) {
-  LinearMeasurement linear;
-  linear.key = string_of(json, "key", name);
+  LinearMeasurement linear{parse_matrix(json, name)};
   const std::string where = name + ": " + linear.key;
   linear.layer = unsigned_of(json, "layer", where, 1u << 20);
   linear.kind = static_cast<model::LinearKind>(unsigned_of(json, "kind", where, model::kLinearsPerLayer - 1));
-  linear.in = static_cast<uint32_t>(unsigned_of(json, "in", where, 1u << 30));
-  linear.out = static_cast<uint32_t>(unsigned_of(json, "out", where, 1u << 30));
-  linear.bias_bits = unsigned_of(json, "bias_bits", where, uint64_t{1} << 40);
-  const io::Json& list = member(json, "candidates", where);
-  if (!list.is_array()) damaged(where, "'candidates' is not a list");
-  for (const io::Json& candidate : list) linear.candidates.push_back(parse_candidate(candidate, linear, where));
   return linear;
+}
+
+io::OrderedJson matrix_json(const MatrixMeasurement& matrix) {
+  io::OrderedJson candidates = io::OrderedJson::array();
+  for (const codec::Candidate& c : matrix.candidates) {
+    io::OrderedJson runs = io::OrderedJson::array();
+    for (const quant::BitRun& run : c.layout.runs) runs.push_back({run.bits, run.rows, run.group_size});
+    candidates.push_back({{"layout", runs}, {"bits", c.bits}, {"price", c.price}});
+  }
+  return {{"key", matrix.key},
+          {"in", matrix.in},
+          {"out", matrix.out},
+          {"bias_bits", matrix.bias_bits},
+          {"candidates", candidates}};
+}
+
+bool same_shape(const MatrixMeasurement& a, const MatrixMeasurement& b) {
+  return a.key == b.key && a.in == b.in && a.out == b.out && a.bias_bits == b.bias_bits;
+}
+
+// The head as the model has it, with the same layouts in the same order.
+bool same_head(const MatrixMeasurement& a, const MatrixMeasurement& b) {
+  const auto same_layout = [](const codec::Candidate& x, const codec::Candidate& y) { return x.layout == y.layout; };
+  return same_shape(a, b) &&
+         std::equal(a.candidates.begin(), a.candidates.end(), b.candidates.begin(), b.candidates.end(), same_layout);
+}
+
+MatrixMeasurement head_shape(const model::ModelDir& dir) {
+  const model::LinearInfo info = dir.head();
+  const auto in = static_cast<uint32_t>(info.in), out = static_cast<uint32_t>(info.out);
+  MatrixMeasurement head{dir.reference_name(info.key), in, out, 0, {}};
+  if (!codec::can_store(info.in, info.out)) return head;
+  for (size_t width = quant::kWidths; width-- > 0;) {
+    const quant::Layout layout = quant::uniform_layout(in, quant::kBitWidths[width], kHeadGroupSize);
+    head.candidates.push_back({layout, codec::stored_bits(layout, out), 0});
+  }
+  return head;
 }
 
 }  // namespace
@@ -92,26 +135,17 @@ LinearMeasurement parse_linear(const io::Json& json, const std::string& name) {
 io::OrderedJson to_json(const Measurement& m) {
   io::OrderedJson linears = io::OrderedJson::array();
   for (const LinearMeasurement& linear : m.linears) {
-    io::OrderedJson candidates = io::OrderedJson::array();
-    for (const codec::Candidate& c : linear.candidates) {
-      io::OrderedJson runs = io::OrderedJson::array();
-      for (const quant::BitRun& run : c.layout.runs) runs.push_back({run.bits, run.rows, run.group_size});
-      candidates.push_back({{"layout", runs}, {"bits", c.bits}, {"price", c.price}});
-    }
-    linears.push_back({{"key", linear.key},
-                       {"layer", linear.layer},
-                       {"kind", static_cast<int>(linear.kind)},
-                       {"in", linear.in},
-                       {"out", linear.out},
-                       {"bias_bits", linear.bias_bits},
-                       {"candidates", candidates}});
+    linears.push_back(matrix_json(linear));
+    linears.back()["layer"] = linear.layer;
+    linears.back()["kind"] = static_cast<int>(linear.kind);
   }
   return {{"format", kFormat},
           {"version", kVersion},
           {"model", m.fingerprint},
           {"architecture", m.architecture},
           {"calibration", {{"source", m.source}, {"rows", m.rows}, {"length", m.length}}},
-          {"linears", linears}};
+          {"linears", linears},
+          {"head", matrix_json(m.head)}};
 }
 
 Measurement parse_measurement(const io::Json& json, const std::string& name) {
@@ -132,6 +166,7 @@ Measurement parse_measurement(const io::Json& json, const std::string& name) {
   const io::Json& linears = member(json, "linears", name);
   if (!linears.is_array()) damaged(name, "'linears' is not a list");
   for (const io::Json& linear : linears) m.linears.push_back(parse_linear(linear, name));
+  m.head = parse_matrix(member(json, "head", name), name);
   return m;
 }
 
@@ -153,12 +188,16 @@ Measurement load_measurement(const std::filesystem::path& path, const model::Mod
   }
   for (size_t i = 0; i < m.linears.size(); ++i) {
     const LinearMeasurement &found = m.linears[i], &expected = shapes.linears[i];
-    if (found.key != expected.key || found.layer != expected.layer || found.kind != expected.kind ||
-        found.in != expected.in || found.out != expected.out || found.bias_bits != expected.bias_bits ||
+    if (!same_shape(found, expected) || found.layer != expected.layer || found.kind != expected.kind ||
         found.candidates.empty() != expected.candidates.empty()) {
       damaged(name, fmt::format("entry {} ({}) does not describe the model's {} of {} x {}", i, found.key, expected.key,
                                 expected.out, expected.in));
     }
+  }
+  if (!same_head(m.head, shapes.head)) {
+    damaged(name,
+            fmt::format("the entry of the head ({}) does not describe the model's {} of {} x {} at {} widths",
+                        m.head.key, shapes.head.key, shapes.head.out, shapes.head.in, shapes.head.candidates.size()));
   }
   return m;
 }
@@ -182,13 +221,13 @@ Measurement shape_measurement(const model::ModelDir& dir) {
       const auto kind = static_cast<model::LinearKind>(k);
       const model::LinearInfo info = dir.linear(layer, kind);
       storable[in_attention(kind)] &= codec::can_store(info.in, info.out);
-      m.linears.push_back({dir.reference_name(info.key),
+      m.linears.push_back({{dir.reference_name(info.key),
+                            static_cast<uint32_t>(info.in),
+                            static_cast<uint32_t>(info.out),
+                            info.has_bias ? 16 * uint64_t{info.out} : 0,
+                            {}},
                            layer,
-                           kind,
-                           static_cast<uint32_t>(info.in),
-                           static_cast<uint32_t>(info.out),
-                           info.has_bias ? 16 * uint64_t{info.out} : 0,
-                           {}});
+                           kind});
     }
     for (auto linear = m.linears.end() - model::kLinearsPerLayer; linear != m.linears.end(); ++linear) {
       if (storable[in_attention(linear->kind)]) {
@@ -196,6 +235,7 @@ Measurement shape_measurement(const model::ModelDir& dir) {
       }
     }
   }
+  m.head = head_shape(dir);
   return m;
 }
 

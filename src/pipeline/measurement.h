@@ -1,4 +1,5 @@
-// What a measurement found: for every linear the layouts it may take, with size and price. Saved as JSON and reused.
+// What a measurement found: for every linear and the head the layouts it may take, with size and price. Saved as JSON
+// and reused.
 #pragma once
 
 #include <filesystem>
@@ -11,14 +12,21 @@
 
 namespace bw::pipeline {
 
-struct LinearMeasurement {
+struct MatrixMeasurement {
   std::string key;
-  size_t layer = 0;
-  model::LinearKind kind{};
   uint32_t in = 0, out = 0;
   uint64_t bias_bits = 0;
-  std::vector<codec::Candidate> candidates;  // empty: stays in f16, with the rest of its block
+  std::vector<codec::Candidate> candidates;  // empty: stays in f16
 };
+
+// Of the decoder. One without candidates shares that with the rest of its block.
+struct LinearMeasurement : MatrixMeasurement {
+  size_t layer = 0;
+  model::LinearKind kind{};
+};
+
+// Group size of all the head's candidates.
+inline constexpr uint32_t kHeadGroupSize = 32;
 
 struct Measurement {
   std::string fingerprint;  // of the model
@@ -26,16 +34,17 @@ struct Measurement {
   std::string source;  // of the calibration rows
   size_t rows = 0, length = 0;
   std::vector<LinearMeasurement> linears;  // by layer, then kind
+  MatrixMeasurement head;                  // candidates: one uniform layout for each width, the smallest first
 };
 
-// What is known of any measurement of the model from its shapes alone: every linear, with the uniform layouts at price
-// 0 as candidates, or none where it must stay in f16. The loader wants all linears of a block (attention, MLP)
-// quantized or none, so one that cannot be stored takes its block with it.
+// What is known of any measurement of the model from its shapes alone: every linear and the head, with the uniform
+// layouts at price 0 as candidates, or none where it must stay in f16. The loader wants all linears of a block
+// (attention, MLP) quantized or none, so one that cannot be stored takes its block with it.
 Measurement shape_measurement(const model::ModelDir& dir);
 
 void save_measurement(const Measurement& measurement, const std::filesystem::path& path);
 // Throws Error(kModel) naming the file: not JSON, not a measurement, another version, of another model (by its
-// fingerprint, or linears that are not the model's), damaged entries.
+// fingerprint, or linears or a head that are not the model's), damaged entries.
 Measurement load_measurement(const std::filesystem::path& path, const model::ModelDir& dir);
 
 // True if the file is a measurement, of whatever model and version.

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "allocate/allocate.h"
+#include "base/check.h"
 #include "bitwright/error.h"
 #include "bitwright/units.h"
 #include "codec/exl2.h"
@@ -15,7 +16,7 @@
 namespace bw::pipeline {
 namespace {
 
-constexpr uint32_t kHeadGroupSize = 32;
+constexpr int kPlainHead = 16;  // head_bits that leave it in f16
 // Bytes by which config.json may grow from what shapes alone tell: names and numbers of the calibration.
 constexpr uint64_t kMetadataReserve = 4096;
 
@@ -23,15 +24,41 @@ bool storable(const LinearMeasurement& linear) { return !linear.candidates.empty
 
 uint64_t plain_bits_of(uint64_t in, uint64_t out, uint64_t bias_bits) { return 16 * in * out + bias_bits; }
 
+uint64_t bits_of(const codec::Candidate* head) { return head ? head->bits : 0; }
+
 // The allocation's items, the measured linears they stand for, and the uniform plans.
 struct Problem {
   std::vector<const LinearMeasurement*> linears;
   std::vector<std::vector<allocate::Choice>> items;
   std::vector<std::vector<size_t>> uniform;
+  std::vector<const codec::Candidate*> heads;  // that may be chosen, the smallest first; a null alone: it stays in f16
+
+  uint64_t smallest() const { return allocate::smallest_bits(items) + bits_of(heads.front()); }
+  uint64_t largest() const { return allocate::largest_bits(items) + bits_of(heads.back()); }
 };
 
-Problem problem_of(const Measurement& m) {
+// A layout for every linear of a problem, and for the head.
+struct Choices {
+  allocate::Plan linears;
+  const codec::Candidate* head = nullptr;
+
+  double price() const { return linears.price + (head ? head->price : 0); }
+};
+
+// The head at a width; null for one that it cannot have.
+const codec::Candidate* head_of(const Measurement& m, int bits) {
+  for (const codec::Candidate& c : m.head.candidates) {
+    if (c.layout.runs.front().bits == bits) return &c;
+  }
+  return nullptr;
+}
+
+Problem problem_of(const Measurement& m, std::optional<int> head_bits) {
   Problem p;
+  if (!head_bits) {
+    for (const codec::Candidate& c : m.head.candidates) p.heads.push_back(&c);
+  }
+  if (p.heads.empty()) p.heads.push_back(head_bits ? head_of(m, *head_bits) : nullptr);
   for (const LinearMeasurement& linear : m.linears) {
     if (!storable(linear)) continue;
     p.linears.push_back(&linear);
@@ -53,6 +80,20 @@ Problem problem_of(const Measurement& m) {
     }
   }
   return p;
+}
+
+// The least price within `budget` bits, which are at least p.smallest(). The head is no item of the allocation, whose
+// steps should be small beside the budget: it is tried at each width.
+Choices choose(const Problem& p, uint64_t budget) {
+  const uint64_t least = allocate::smallest_bits(p.items);
+  std::optional<Choices> best;
+  for (const codec::Candidate* head : p.heads) {
+    if (least + bits_of(head) > budget) break;
+    Choices c{allocate::allocate(p.items, budget - bits_of(head), p.uniform), head};
+    if (!best || c.price() < best->price()) best = std::move(c);
+  }
+  BW_CHECK(best.has_value());
+  return *std::move(best);
 }
 
 // All tensors of the output in the order of their names' layers, so that a loader reads front to back.
@@ -130,26 +171,25 @@ std::vector<OutputShard> split_shards(std::vector<OutputTensor> tensors, uint64_
   return shards;
 }
 
-OutputPlan make_plan(const model::ModelDir& dir, const Measurement& m, const Problem& problem,
-                     const allocate::Plan& chosen, const OutputOptions& options) {
+OutputPlan make_plan(const model::ModelDir& dir, const Measurement& m, const Problem& problem, const Choices& choices,
+                     const OutputOptions& options) {
   OutputPlan plan;
-  plan.predicted_kld = chosen.price;
+  plan.predicted_kld = choices.price();
   for (size_t i = 0; i < problem.linears.size(); ++i) {
-    plan.layouts[problem.linears[i]->key] = problem.linears[i]->candidates[chosen.chosen[i]].layout;
+    plan.layouts[problem.linears[i]->key] = problem.linears[i]->candidates[choices.linears.chosen[i]].layout;
   }
   const Reach reach = reach_of(m);
-  plan.bpw_linears = static_cast<double>(chosen.bits + reach.plain_bits) / static_cast<double>(reach.weights);
-  const model::LinearInfo head = dir.head();
+  plan.bpw_linears = static_cast<double>(choices.linears.bits + reach.plain_bits) / static_cast<double>(reach.weights);
   plan.bpw_head = 16;
-  if (const auto layout = head_layout(dir, options.head_bits)) {
-    plan.layouts[dir.reference_name(head.key)] = *layout;
-    plan.bpw_head = static_cast<double>(codec::stored_bits(*layout, static_cast<uint32_t>(head.out))) /
-                    (static_cast<double>(head.in) * static_cast<double>(head.out));
+  int head_bits = kPlainHead;
+  if (const codec::Candidate* head = choices.head) {
+    plan.layouts[m.head.key] = head->layout;
+    plan.bpw_head =
+        static_cast<double>(head->bits) / (static_cast<double>(m.head.in) * static_cast<double>(m.head.out));
+    head_bits = head->layout.runs.front().bits;
   }
   plan.shards = split_shards(output_tensors(dir, plan.layouts), options.shard_bytes);
-  const double label = options.label_bpw > 0 ? options.label_bpw : plan.bpw_linears;
-  plan.config =
-      output_config(dir, m, label, plan.layouts.contains(dir.reference_name(head.key)) ? options.head_bits : 16);
+  plan.config = output_config(dir, m, options.label_bpw > 0 ? options.label_bpw : plan.bpw_linears, head_bits);
   plan.side_files = side_files(dir.path());
   plan.bytes = plan.config.size();
   for (const OutputShard& shard : plan.shards) plan.bytes += shard.bytes;
@@ -161,13 +201,13 @@ OutputPlan make_plan(const model::ModelDir& dir, const Measurement& m, const Pro
 
 Reach reach_of(const Measurement& m) {
   Reach r;
-  const Problem p = problem_of(m);
+  const Problem p = problem_of(m, kPlainHead);
   for (const LinearMeasurement& linear : m.linears) {
     r.weights += uint64_t{linear.in} * linear.out;
     if (!storable(linear)) r.plain_bits += plain_bits_of(linear.in, linear.out, linear.bias_bits);
   }
-  r.smallest = allocate::smallest_bits(p.items) + r.plain_bits;
-  r.largest = allocate::largest_bits(p.items) + r.plain_bits;
+  r.smallest = p.smallest() + r.plain_bits;
+  r.largest = p.largest() + r.plain_bits;
   return r;
 }
 
@@ -181,43 +221,41 @@ void check_bpw(double bpw, const Reach& reach) {
 
 void check_size(const model::ModelDir& dir, uint64_t bytes, const OutputOptions& options) {
   const Measurement shapes = shape_measurement(dir);
-  const Problem p = problem_of(shapes);
+  const Problem p = problem_of(shapes, options.head_bits);
   const auto bytes_of = [&](bool largest) {
     std::vector<size_t> chosen;
     for (const auto& choices : p.items) chosen.push_back(extreme_choice(choices, largest));
-    return make_plan(dir, shapes, p, allocate::Plan{std::move(chosen), 0, 0}, options).bytes;
+    const codec::Candidate* head = largest ? p.heads.back() : p.heads.front();
+    return make_plan(dir, shapes, p, {{std::move(chosen), 0, 0}, head}, options).bytes;
   };
   const uint64_t least = bytes_of(false) + kMetadataReserve;
   if (bytes >= least) return;
+  const std::string head = options.head_bits ? fmt::format(" with {} bits for the head", *options.head_bits) : "";
   throw Error(ErrorCode::kUsage,
-              fmt::format("--size {}: this model takes {} to {} bytes ({} to {}) with {} bits for the head", bytes,
-                          least, bytes_of(true), format_bytes(least), format_bytes(bytes_of(true)), options.head_bits),
-              "ask for more, or lower --head-bits");
-}
-
-std::optional<quant::Layout> head_layout(const model::ModelDir& dir, int head_bits) {
-  const model::LinearInfo head = dir.head();
-  if (head_bits == 16 || !codec::can_store(head.in, head.out)) return std::nullopt;
-  return quant::uniform_layout(static_cast<uint32_t>(head.in), head_bits, kHeadGroupSize);
+              fmt::format("--size {}: this model takes {} to {} bytes ({} to {}){}", bytes, least, bytes_of(true),
+                          format_bytes(least), format_bytes(bytes_of(true)), head),
+              options.head_bits ? "ask for more, or lower --head-bits" : "ask for more");
 }
 
 OutputPlan plan_for_bpw(const model::ModelDir& dir, const Measurement& m, double bpw, OutputOptions options) {
   const Reach reach = reach_of(m);
   check_bpw(bpw, reach);
-  const Problem p = problem_of(m);
-  const auto budget = static_cast<uint64_t>(std::floor(bpw * static_cast<double>(reach.weights))) - reach.plain_bits;
-  options.label_bpw = bpw;
-  return make_plan(dir, m, p, allocate::allocate(p.items, std::min(budget, reach.largest), p.uniform), options);
+  const Problem p = problem_of(m, options.head_bits);
+  const auto bits = static_cast<uint64_t>(std::floor(bpw * static_cast<double>(reach.weights)));
+  const uint64_t linears = std::max(bits, reach.smallest) - reach.plain_bits;
+  const uint64_t head = bits_of(head_of(m, options.head_bits.value_or(kDefaultHeadBits)));
+  if (options.head_bits) options.label_bpw = bpw;
+  return make_plan(dir, m, p, choose(p, linears + head), options);
 }
 
 OutputPlan plan_for_size(const model::ModelDir& dir, const Measurement& m, uint64_t bytes, OutputOptions options) {
-  const Problem p = problem_of(m);
-  const uint64_t least = allocate::smallest_bits(p.items), most = allocate::largest_bits(p.items);
-  const OutputPlan smallest = make_plan(dir, m, p, allocate::allocate(p.items, least), options);
+  const Problem p = problem_of(m, options.head_bits);
+  const uint64_t least = p.smallest(), most = p.largest();
+  const OutputPlan smallest = make_plan(dir, m, p, choose(p, least), options);
   check_size(dir, bytes, options);
   uint64_t budget = std::min(most, least + 8 * (bytes - std::min(bytes, smallest.bytes)));
   while (true) {
-    OutputPlan plan = make_plan(dir, m, p, allocate::allocate(p.items, budget, p.uniform), options);
+    OutputPlan plan = make_plan(dir, m, p, choose(p, budget), options);
     if (plan.bytes <= bytes) return plan;
     if (budget == least) {
       throw Error(ErrorCode::kUsage, fmt::format("--size {}: the smallest plan takes {} bytes", bytes, plan.bytes),

@@ -31,7 +31,7 @@ struct OutputPlan {
   std::map<std::string, quant::Layout> layouts;  // by key; a linear that is absent stays in f16
   double bpw_linears = 0;                        // of the decoder's linears, all stored bits
   double bpw_head = 0;
-  double predicted_kld = 0;  // nats per token: the sum of the prices of the decoder's linears
+  double predicted_kld = 0;  // nats per token: the sum of the prices of all that is quantized
   std::vector<OutputShard> shards;
   std::string config;                             // config.json
   std::vector<std::filesystem::path> side_files;  // copied as they are
@@ -40,9 +40,9 @@ struct OutputPlan {
 
 // What is asked of a plan besides the layouts.
 struct OutputOptions {
-  int head_bits = 6;
+  std::optional<int> head_bits = kDefaultHeadBits;  // nullopt: chosen with the linears, see QuantizeOptions
   uint64_t shard_bytes = 0;
-  double label_bpw = 0;  // for quantization_config.bits; 0: what is reached
+  double label_bpw = 0;  // for quantization_config.bits; 0: what the linears reach
 };
 
 // Bits that the decoder's linears take where all blocks that must stay in f16 do, and the reach of the others.
@@ -59,12 +59,10 @@ void check_bpw(double bpw, const Reach& reach);
 // The same for the size of the whole directory, known from the model's shapes alone.
 void check_size(const model::ModelDir& dir, uint64_t bytes, const OutputOptions& options);
 
-// The best layouts within `bpw` bits a weight, and the directory they make.
+// The best layouts within `bpw` bits a weight (and, where the head's width is free, within the bits of a head of
+// kDefaultHeadBits together with it), and the directory they make.
 OutputPlan plan_for_bpw(const model::ModelDir& dir, const Measurement& m, double bpw, OutputOptions options);
 // The same within `bytes` for the whole directory; the errors of check_size.
 OutputPlan plan_for_size(const model::ModelDir& dir, const Measurement& m, uint64_t bytes, OutputOptions options);
-
-// Layout of the head at a width; nullopt for 16 bits, and for a head that cannot be stored.
-std::optional<quant::Layout> head_layout(const model::ModelDir& dir, int head_bits);
 
 }  // namespace bw::pipeline

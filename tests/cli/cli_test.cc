@@ -55,6 +55,21 @@ TEST_F(Cli, UsageErrorsAreStatus2) {
   expect_refused(quantize(model_, "--bpw nan"), 2, {"--bpw"});
 }
 
+TEST_F(Cli, TheHeadsBitsAreANumberOrAuto) {
+  for (const char* bad : {"7", "17", "-1", "6.5", "automatic", "''", "99999999999"}) {
+    const Outcome o = quantize(model_, std::string("--bpw 5 --head-bits ") + bad);
+    expect_refused(o, 2, {"--head-bits"});
+    EXPECT_EQ(std::count(o.out.begin(), o.out.end(), '\n'), 1) << o.out;
+  }
+  const Outcome fixed = quantize(model_, "--bpw 5");
+  EXPECT_EQ(fixed.status, 0) << fixed.out;
+  const uintmax_t size = fs::file_size(out_ / "model.safetensors");
+  const Outcome free = quantize(model_, "--bpw 5 --overwrite --head-bits auto");
+  EXPECT_EQ(free.status, 0) << free.out;
+  EXPECT_LE(fs::file_size(out_ / "model.safetensors"), size + 512);
+  EXPECT_EQ(run("generate " + quoted(out_) + " --prompt tides -n 4").status, 0);
+}
+
 TEST_F(Cli, NumbersThatMakeNoSenseAreOneLine) {
   for (const char* option : {"--threads", "--calib-rows", "--calib-length", "--seed"}) {
     for (const char* bad : {"-1", "99999999999999999999999", "1.5", "x", "''"}) {

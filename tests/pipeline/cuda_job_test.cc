@@ -30,6 +30,10 @@ void expect_alike(const Measurement& cuda, const Measurement& cpu) {
     }
     EXPECT_GE(compared, 18u);  // six widths in three group sizes
   }
+  const auto &a = cuda.head.candidates, &b = cpu.head.candidates;
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < b.size(); ++i)
+    EXPECT_NEAR(a[i].price, b[i].price, kShare * b[i].price) << b[i].bits << " bits";
 }
 
 TEST_P(CudaJob, MeasuresAndQuantizesAsTheCpuDoes) {
