@@ -1,5 +1,7 @@
 #include "pipeline/layer_quantizer.h"
 
+#include <algorithm>
+
 #include "pipeline/token_weights.h"
 #include "quant/gptq.h"
 #include "quant/refine.h"
@@ -8,6 +10,13 @@ namespace bw::pipeline {
 
 using backend::Tensor;
 namespace op = backend::op;
+
+namespace {
+
+// Tokens whose disturbance exists at once: many enough for full speed, few enough to keep it small.
+constexpr size_t kDisturbanceTokens = 2048;
+
+}  // namespace
 
 RoundingEffort rounding_effort(Effort effort) {
   switch (effort) {
@@ -61,9 +70,8 @@ PendingLinears LayerQuantizer::enqueue_head(const Matrix<float>& gains, Streams&
   size_t first = 0;
   streams.for_each([&](const nn::RowBatch& batch, nn::Carry& carry, nn::Carry* other) {
     const StageClock::Span span(run_.clock, "quantize: Hessians");
-    const nn::Carry normed{{}, decoder_.normed(carry.h, norm)};
-    const nn::Carry normed_other{{}, other ? decoder_.normed(other->h, norm) : Tensor{}};
-    add_batch(weight.rows_slice(first, batch.tokens()), normed, other ? &normed_other : nullptr, sums);
+    add_batch(weight.rows_slice(first, batch.tokens()), decoder_.normed(carry.h, norm),
+              other ? decoder_.normed(other->h, norm) : Tensor{}, {}, sums);
     first += batch.tokens();
   });
   PendingLinears pending;
@@ -83,26 +91,34 @@ Tensor LayerQuantizer::zeros(size_t rows, size_t cols) {
   return h;
 }
 
-LayerQuantizer::SiteSums LayerQuantizer::empty_sums(size_t in, size_t sum_width) {
+LayerQuantizer::SiteSums LayerQuantizer::empty_sums(size_t in, size_t out) {
   SiteSums sums{zeros(in, in), {}};
   if (effort_.correction == 0) return sums;
-  sums.disturbance.inputs = zeros(in, in);
-  if (sum_width != 0) sums.disturbance.outputs = zeros(sum_width, in);
+  (out == 0 ? sums.disturbance.inputs : sums.disturbance.outputs) = zeros(out == 0 ? in : out, in);
   return sums;
 }
 
-void LayerQuantizer::add_batch(const Tensor& weight, const nn::Carry& carry, const nn::Carry* original,
+void LayerQuantizer::add_batch(const Tensor& weight, const Tensor& x, const Tensor& original_x, const Missing& missing,
                                SiteSums& sums) {
-  device_.enqueue(op::AccumulateGram{carry.x, weight, sums.hessian, run_.precision});
-  const auto accumulate = [&](const Tensor& undisturbed, const Tensor& disturbed, const Tensor& sum) {
-    if (sum.empty()) return;
-    const Tensor missing = device_.allocate(disturbed.rows, disturbed.cols);
-    device_.enqueue(op::WeightedDifference{undisturbed, disturbed, weight, missing});
-    device_.enqueue(op::Gemm{missing, true, carry.x, false, sum, 1.0f, 1.0f, run_.precision});
-  };
-  if (!original) return;
-  accumulate(original->x, carry.x, sums.disturbance.inputs);
-  accumulate(original->h, carry.h, sums.disturbance.outputs);
+  device_.enqueue(op::AccumulateGram{x, weight, sums.hessian, run_.precision});
+  if (sums.disturbance.empty()) return;
+  for (size_t first = 0; first < x.rows; first += kDisturbanceTokens) {
+    const size_t count = std::min(kDisturbanceTokens, x.rows - first);
+    const auto part = [&](const Tensor& t) { return t.rows_slice(first, count); };
+    const Tensor change = device_.allocate(count, x.cols);
+    device_.enqueue(op::WeightedDifference{part(original_x), part(x), part(weight), change});
+    if (!sums.disturbance.inputs.empty()) {
+      device_.enqueue(op::Gemm{change, true, part(x), false, sums.disturbance.inputs, 1.0f, 1.0f, run_.precision});
+      continue;
+    }
+    const Tensor outputs = device_.allocate(count, sums.disturbance.outputs.rows);
+    if (missing.sum) {
+      const auto& [original, disturbed] = *missing.sum;
+      device_.enqueue(op::WeightedDifference{part(original), part(disturbed), part(weight), outputs});
+    }
+    device_.enqueue(op::Linear{change, missing.linear, {}, outputs, missing.sum.has_value()});
+    device_.enqueue(op::Gemm{outputs, true, part(x), false, sums.disturbance.outputs, 1.0f, 1.0f, run_.precision});
+  }
 }
 
 // (tokens, kSites) what each token counts at each site.
@@ -121,11 +137,13 @@ Tensor LayerQuantizer::upload_site_weights(const Matrix<float>& gains) {
 LayerQuantizer::SiteSums LayerQuantizer::reach_site(size_t layer, size_t site, const nn::LayerWeights& weights,
                                                     const nn::LayerWeights& original, const Tensor& token_weight,
                                                     Streams& streams) {
-  const model::LinearInfo info = dir_.linear(layer, nn::site_linears(site)[0]);
+  const auto kinds = nn::site_linears(site);
+  const model::LinearInfo info = dir_.linear(layer, kinds[0]);
+  const bool alone = kinds.size() == 1;
   // A norm between the output and the stream it is added to would have to be undone: then only the inputs are
   // corrected.
-  const bool adds = (site == 1 && weights.attention_out_norm.empty()) || (site == 3 && weights.mlp_out_norm.empty());
-  SiteSums sums = is_quantized(info) ? empty_sums(info.in, adds ? info.out : 0) : SiteSums{};
+  const bool adds = alone && (site == 1 ? weights.attention_out_norm : weights.mlp_out_norm).empty();
+  SiteSums sums = is_quantized(info) ? empty_sums(info.in, alone ? info.out : 0) : SiteSums{};
   size_t first = 0;
   streams.for_each([&](const nn::RowBatch& batch, nn::Carry& carry, nn::Carry* other) {
     const auto reach = [&](const nn::LayerWeights& w, nn::Carry& c) {
@@ -136,7 +154,11 @@ LayerQuantizer::SiteSums LayerQuantizer::reach_site(size_t layer, size_t site, c
     reach(weights, carry);
     if (other) reach(original, *other);
     const StageClock::Span span(run_.clock, "quantize: Hessians");
-    if (!sums.hessian.empty()) add_batch(token_weight.rows_slice(first, batch.tokens()), carry, other, sums);
+    if (!sums.hessian.empty()) {
+      Missing missing{original.linears[static_cast<size_t>(kinds[0])], {}};
+      if (adds && other) missing.sum = {other->h, carry.h};
+      add_batch(token_weight.rows_slice(first, batch.tokens()), carry.x, other ? other->x : Tensor{}, missing, sums);
+    }
     first += batch.tokens();
   });
   return sums;
@@ -154,7 +176,7 @@ quant::QuantizedLinear LayerQuantizer::quantize_linear(const model::LinearInfo& 
                                                        const quant::Factor& factor, PendingLinears& pending) {
   const std::string key = dir_.reference_name(info.key);
   const Tensor rows = quant::transposed_in_order(device_, w, factor.order);
-  if (!sums.disturbance.inputs.empty()) {
+  if (!sums.disturbance.empty()) {
     const StageClock::Span span(run_.clock, "quantize: targets");
     quant::correct_target(device_, rows, w, sums.disturbance, factor, effort_.correction);
   }

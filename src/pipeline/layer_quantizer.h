@@ -50,9 +50,18 @@ class LayerQuantizer {
 
   bool is_quantized(const model::LinearInfo& info) const;
   backend::Tensor zeros(size_t rows, size_t cols);
-  // sum_width: of the stream that the linear's output is added to; 0: to none.
-  SiteSums empty_sums(size_t in, size_t sum_width);
-  void add_batch(const backend::Tensor& weight, const nn::Carry& carry, const nn::Carry* original, SiteSums& sums);
+  // out: of the only linear of its site; 0: several share the sums.
+  SiteSums empty_sums(size_t in, size_t out);
+  // What the only linear of a site misses besides its own outputs: what the sum that it is added to is off by.
+  struct Sum {
+    backend::Tensor original, disturbed;
+  };
+  struct Missing {
+    std::shared_ptr<const backend::Weight> linear;  // as it was; null: several share the sums
+    std::optional<Sum> sum;                         // none: its output goes through a norm first
+  };
+  void add_batch(const backend::Tensor& weight, const backend::Tensor& x, const backend::Tensor& original_x,
+                 const Missing& missing, SiteSums& sums);
   backend::Tensor upload_site_weights(const Matrix<float>& gains);
   SiteSums reach_site(size_t layer, size_t site, const nn::LayerWeights& weights, const nn::LayerWeights& original,
                       const backend::Tensor& token_weight, Streams& streams);

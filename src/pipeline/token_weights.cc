@@ -1,5 +1,7 @@
 #include "pipeline/token_weights.h"
 
+#include <cmath>
+
 namespace bw::pipeline {
 
 std::vector<float> token_weights(const Matrix<float>& gains, std::span<const size_t> columns) {
@@ -14,9 +16,11 @@ std::vector<float> token_weights(const Matrix<float>& gains, std::span<const siz
     for (size_t t = 0; t < gains.rows(); ++t) weights[t] += gains(t, k) * (tokens / sum);
   }
   if (telling == 0) return std::vector<float>(gains.rows(), 1.0f);
-  std::vector<float> means(gains.rows());
-  for (size_t t = 0; t < gains.rows(); ++t) means[t] = static_cast<float>(weights[t] / static_cast<double>(telling));
-  return means;
+  std::vector<float> roots(gains.rows());
+  for (size_t t = 0; t < gains.rows(); ++t) {
+    roots[t] = static_cast<float>(std::sqrt(weights[t] / static_cast<double>(telling)));
+  }
+  return roots;
 }
 
 }  // namespace bw::pipeline

@@ -10,11 +10,12 @@ namespace op = backend::op;
 
 void correct_target(backend::Backend& device, const Tensor& rows, const Tensor& w, const Disturbance& disturbance,
                     const Factor& factor, float share) {
-  BW_CHECK(rows.rows == w.cols && !disturbance.inputs.empty());
-  const Tensor missing = device.allocate(w.rows, w.cols);
-  if (!disturbance.outputs.empty()) device.enqueue(op::Copy{disturbance.outputs, missing});
-  device.enqueue(op::Gemm{w, false, disturbance.inputs, false, missing, 1.0f, disturbance.outputs.empty() ? 0.0f : 1.0f,
-                          Precision::kF32});
+  BW_CHECK(rows.rows == w.cols && disturbance.inputs.empty() != disturbance.outputs.empty());
+  Tensor missing = disturbance.outputs;
+  if (missing.empty()) {
+    missing = device.allocate(w.rows, w.cols);
+    device.enqueue(op::Gemm{w, false, disturbance.inputs, false, missing, 1.0f, 0.0f, Precision::kF32});
+  }
   const Tensor missing_rows = transposed_in_order(device, missing, factor.order);
   const Tensor half_solved = device.allocate(rows.rows, rows.cols);
   device.enqueue(op::Gemm{factor.u, false, missing_rows, false, half_solved, 1.0f, 0.0f, Precision::kF32});

@@ -10,9 +10,8 @@ namespace {
 class TargetOn : public OnDevice {};
 INSTANTIATE_TEST_SUITE_P(Devices, TargetOn, testing::ValuesIn(test::kDevices));
 
-// The target W* must solve W* (H + λI) = W (H + λI) + share · (W·inputs + outputs).
-void expect_solves(const Problem& p, const Matrix<float>& inputs, const Matrix<float>* outputs, float share,
-                   const Matrix<float>& rows) {
+// The target W* must solve W* (H + λI) = W (H + λI) + share · missing.
+void expect_solves(const Problem& p, const Matrix<float>& missing, float share, const Matrix<float>& rows) {
   const size_t in = p.w.cols(), out = p.w.rows();
   const double added = static_cast<double>(p.factor.report.damping) * mean_diagonal(p.h.view());
   for (size_t o = 0; o < out; ++o) {
@@ -21,8 +20,7 @@ void expect_solves(const Problem& p, const Matrix<float>& inputs, const Matrix<f
       step[p.factor.input(r)] = static_cast<double>(rows(r, o)) - p.w(o, p.factor.input(r));
     double off = 0, size = 0;
     for (size_t i = 0; i < in; ++i) {
-      double wanted = outputs ? (*outputs)(o, i) : 0;
-      for (size_t j = 0; j < in; ++j) wanted += static_cast<double>(p.w(o, j)) * inputs(j, i);
+      const double wanted = missing(o, i);
       double got = added * step[i];
       for (size_t j = 0; j < in; ++j) got += static_cast<double>(p.h(j, i)) * step[j];
       off += std::pow(got - share * wanted, 2);
@@ -32,18 +30,32 @@ void expect_solves(const Problem& p, const Matrix<float>& inputs, const Matrix<f
   }
 }
 
+Matrix<float> product(const Matrix<float>& a, const Matrix<float>& b) {
+  Matrix<float> c(a.rows(), b.cols());
+  for (size_t i = 0; i < a.rows(); ++i) {
+    for (size_t j = 0; j < b.cols(); ++j) {
+      double sum = 0;
+      for (size_t k = 0; k < a.cols(); ++k) sum += static_cast<double>(a(i, k)) * b(k, j);
+      c(i, j) = static_cast<float>(sum);
+    }
+  }
+  return c;
+}
+
 TEST_P(TargetOn, SolvesTheNormalEquations) {
   for (const auto& [out, in] : {std::pair<size_t, size_t>{40, 96}, {1, 32}, {33, 160}}) {
     const Problem p = make_problem(out, in, in);
     const Factor factor = upload(*device_, p.factor);
     const Matrix<float> inputs = random_matrix(in, in, 3), outputs = random_matrix(out, in, 4);
     for (const float share : {1.0f, 0.5f}) {
-      for (const bool sums : {false, true}) {
-        const Disturbance d{upload(*device_, inputs), sums ? upload(*device_, outputs) : backend::Tensor{}};
+      for (const bool shared : {false, true}) {
+        const Disturbance d{shared ? upload(*device_, inputs) : backend::Tensor{},
+                            shared ? backend::Tensor{} : upload(*device_, outputs)};
         const backend::Tensor rows = rows_on(*device_, p, factor);
         correct_target(*device_, rows, upload(*device_, p.w), d, factor, share);
         const Matrix<float> got = read_matrix<float>(*device_, rows);
-        expect_solves(p, inputs, sums ? &outputs : nullptr, share, got);
+        if (shared) expect_solves(p, product(p.w, inputs), share, got);
+        if (!shared) expect_solves(p, outputs, share, got);
         for (size_t r = 0; r < in; ++r) {
           for (size_t c = out; c < got.cols(); ++c) ASSERT_EQ(got(r, c), 0);
         }
