@@ -133,7 +133,7 @@ void symmetrize(benchmark::State& state) { time_case(state, symmetrize_case(arg(
 void dot(benchmark::State& state) { time_case(state, dot_case(arg(state, 0), arg(state, 1))); }
 
 void inverse_factor(benchmark::State& state) {
-  time_case(state, factor_case("smooth", smooth_hessian(arg(state, 0), 1), arg(state, 0), 0.01f));
+  time_case(state, factor_case("smooth", smooth_hessian(arg(state, 0), 1), arg(state, 0), 0.01f, {.ordered = false}));
 }
 
 // Attention ---------------------------------------------------------------------------------------------------------
@@ -224,6 +224,35 @@ void unpack_nibbles(benchmark::State& state) {
   time_case(state, pack_nibbles_case(arg(state, 0), arg(state, 1), false));
 }
 
+void weighted_difference(benchmark::State& state) {
+  time_case(state, weighted_difference_case(arg(state, 0), arg(state, 1), InPlace::kNo));
+}
+
+// Arguments: rows of the group, columns, bits.
+void refine_group(benchmark::State& state) {
+  time_case(state, refine_group_case({arg(state, 0), arg(state, 1), static_cast<int>(state.range(2))}, 1));
+}
+
+void rms_norm_gradient(benchmark::State& state) {
+  time_case(state, rms_norm_gradient_case({arg(state, 0), arg(state, 1), 1, true, false}));
+}
+
+void gated_activation_gradient(benchmark::State& state) {
+  const auto kind = state.range(2) ? ActivationKind::kGeluTanh : ActivationKind::kSilu;
+  time_case(state, activation_gradient_case(arg(state, 0), arg(state, 1), kind, {}));
+}
+
+// Arguments as of attention.
+void attention_gradient(benchmark::State& state) {
+  time_case(state, attention_gradient_case({arg(state, 0), arg(state, 1), arg(state, 2), arg(state, 3), arg(state, 4),
+                                            arg(state, 5), 0.0f}));
+}
+
+void sampled_gradient(benchmark::State& state) {
+  const size_t rows = arg(state, 0), n = arg(state, 1);
+  time_case(state, sampled_gradient_case(random_floats(rows * n, 1, 20.0f), std::vector<float>(rows, 0.5f), 0.0f));
+}
+
 void count_differences(benchmark::State& state) { time_case(state, count_case(arg(state, 0), arg(state, 1), 1000000)); }
 
 // Registration ------------------------------------------------------------------------------------------------------
@@ -260,11 +289,17 @@ void add_benchmarks() {
   add_benchmark("rope", rope)->Args({2048, 576});
   add_benchmark("row_squared_norms", row_squared_norms)->Args({2048, 576, 0})->Args({2048, 576, 1});
   add_benchmark("row_ratios", row_ratios)->Arg(4096);
+  add_benchmark("weighted_difference", weighted_difference)->Args({2048, 576});
+  add_benchmark("rms_norm_gradient", rms_norm_gradient)->Args({2048, 576});
+  add_benchmark("gated_activation_gradient", gated_activation_gradient)->Args({1024, 1536, 0})->Args({1024, 1536, 1});
+  add_benchmark("attention_gradient", attention_gradient)->Args({4, 512, 9, 3, 64, 0})->Args({1, 2048, 14, 2, 64, 0});
+  add_benchmark("sampled_gradient", sampled_gradient)->Args({16, 49152});
   add_benchmark("token_nll", token_nll)->Args({16, 49152});
   add_benchmark("compare_logits", compare_logits)->Args({16, 49152});
   add_benchmark("price_groups", price_groups)->Args({896, 4864})->Unit(benchmark::kMillisecond);
   add_benchmark("group_scale", group_scale)->Args({128, 4864, 4})->Args({32, 4864, 4});
   add_benchmark("round_group", round_group)->Args({128, 0, 4864, 4})->Args({32, 96, 4864, 4});
+  add_benchmark("refine_group", refine_group)->Args({128, 4864, 4})->Args({32, 4864, 3});
   add_benchmark("dequantize", dequantize)->Args({896, 4864, 4});
   add_benchmark("pack_bits", pack_bits)->Args({896, 4864, 3})->Args({896, 4864, 4});
   add_benchmark("unpack_bits", unpack_bits)->Args({896, 4864, 3})->Args({896, 4864, 4});
