@@ -42,13 +42,15 @@ PendingLinears LayerQuantizer::enqueue_layer(size_t layer, nn::LayerWeights weig
     const auto kinds = nn::site_linears(site);
     quant::Factor factor;
     if (!sums.hessian.empty()) {
-      factor = factorize(dir_.reference_name(dir_.linear(layer, kinds[0]).key), sums.hessian, pending);
+      factor =
+          factorize(dir_.reference_name(dir_.linear(layer, kinds[0]).key), sums.hessian, effort_.sweeps > 0, pending);
     }
     for (const model::LinearKind kind : kinds) {
       const model::LinearInfo info = dir_.linear(layer, kind);
       Tensor w = std::exchange(weights.raw[static_cast<size_t>(kind)], {});
-      w = is_quantized(info) ? quant::dequantize(device_, quantize_linear(info, std::move(w), sums, factor, pending))
-                             : as_half(std::move(w));
+      w = is_quantized(info)
+              ? quant::dequantize(device_, quantize_linear(info, std::move(w), sums, factor, effort_.sweeps, pending))
+              : as_half(std::move(w));
       const StageClock::Span span(run_.clock, "quantize: forward");
       weights.linears[static_cast<size_t>(kind)] = decoder_.pack(w);
     }
@@ -76,8 +78,9 @@ PendingLinears LayerQuantizer::enqueue_head(const Matrix<float>& gains, Streams&
   });
   PendingLinears pending;
   const model::LinearInfo head = dir_.head();
-  const quant::Factor factor = factorize(dir_.reference_name(head.key), sums.hessian, pending);
-  quantize_linear(head, linear_loader(dir_, device_)(head), sums, factor, pending);
+  // Refinement would take two more copies of the head, for little at its usual bits.
+  const quant::Factor factor = factorize(dir_.reference_name(head.key), sums.hessian, false, pending);
+  quantize_linear(head, linear_loader(dir_, device_)(head), sums, factor, 0, pending);
   return pending;
 }
 
@@ -164,16 +167,18 @@ LayerQuantizer::SiteSums LayerQuantizer::reach_site(size_t layer, size_t site, c
   return sums;
 }
 
-quant::Factor LayerQuantizer::factorize(const std::string& key, const Tensor& hessian, PendingLinears& pending) {
+quant::Factor LayerQuantizer::factorize(const std::string& key, const Tensor& hessian, bool keep_hessian,
+                                        PendingLinears& pending) {
   const StageClock::Span span(run_.clock, "quantize: factors");
-  quant::Factor factor = quant::factorize(device_, hessian, kDamping, effort_.sweeps > 0);
+  quant::Factor factor = quant::factorize(device_, hessian, kDamping, keep_hessian);
   pending.statuses.emplace_back(key, device_.download(factor.status));
   return factor;
 }
 
 // Quantizes w (out, in) and appends its tensors.
 quant::QuantizedLinear LayerQuantizer::quantize_linear(const model::LinearInfo& info, Tensor w, const SiteSums& sums,
-                                                       const quant::Factor& factor, PendingLinears& pending) {
+                                                       const quant::Factor& factor, int sweeps,
+                                                       PendingLinears& pending) {
   const std::string key = dir_.reference_name(info.key);
   const Tensor rows = quant::transposed_in_order(device_, w, factor.order);
   if (!sums.disturbance.empty()) {
@@ -182,7 +187,7 @@ quant::QuantizedLinear LayerQuantizer::quantize_linear(const model::LinearInfo& 
   }
   w = {};
   Tensor target;
-  if (effort_.sweeps > 0) {
+  if (sweeps > 0) {
     target = device_.allocate(rows.rows, rows.cols);
     device_.enqueue(op::Copy{rows, target});
   }
@@ -192,7 +197,7 @@ quant::QuantizedLinear LayerQuantizer::quantize_linear(const model::LinearInfo& 
   }();
   {
     const StageClock::Span span(run_.clock, "quantize: refinement");
-    quant::refine(device_, target, factor, q, effort_.sweeps);
+    quant::refine(device_, target, factor, q, sweeps);
   }
   const StageClock::Span span(run_.clock, "quantize: pack and verify");
   pending.linears.emplace_back(key, codec::pack(device_, q));

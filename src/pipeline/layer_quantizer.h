@@ -65,9 +65,10 @@ class LayerQuantizer {
   backend::Tensor upload_site_weights(const Matrix<float>& gains);
   SiteSums reach_site(size_t layer, size_t site, const nn::LayerWeights& weights, const nn::LayerWeights& original,
                       const backend::Tensor& token_weight, Streams& streams);
-  quant::Factor factorize(const std::string& key, const backend::Tensor& hessian, PendingLinears& pending);
+  quant::Factor factorize(const std::string& key, const backend::Tensor& hessian, bool keep_hessian,
+                          PendingLinears& pending);
   quant::QuantizedLinear quantize_linear(const model::LinearInfo& info, backend::Tensor w, const SiteSums& sums,
-                                         const quant::Factor& factor, PendingLinears& pending);
+                                         const quant::Factor& factor, int sweeps, PendingLinears& pending);
   backend::Tensor as_half(backend::Tensor w);
 
   Run& run_;

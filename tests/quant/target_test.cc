@@ -43,7 +43,7 @@ Matrix<float> product(const Matrix<float>& a, const Matrix<float>& b) {
 }
 
 TEST_P(TargetOn, SolvesTheNormalEquations) {
-  for (const auto& [out, in] : {std::pair<size_t, size_t>{40, 96}, {1, 32}, {33, 160}}) {
+  for (const auto& [out, in] : {std::pair<size_t, size_t>{40, 96}, {1, 32}, {33, 160}, {4097, 32}}) {
     const Problem p = make_problem(out, in, in);
     const Factor factor = upload(*device_, p.factor);
     const Matrix<float> inputs = random_matrix(in, in, 3), outputs = random_matrix(out, in, 4);
