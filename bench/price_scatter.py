@@ -12,6 +12,7 @@ import argparse
 import json
 import math
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -48,10 +49,10 @@ def width_of(candidate, linear):
 
 
 def random_plan(measurement, rng, low, high):
-    """A measurement that leaves one choice, the bits per weight it comes to, and the sum of its prices."""
+    """A measurement that leaves one choice, and the bits per weight it comes to."""
     mean = rng.uniform(low, high)
     plan = json.loads(json.dumps(measurement))
-    bits = weights = price = 0
+    bits = weights = 0
     for linear in plan["linears"]:
         if not linear["candidates"]:
             sys.exit(f"price_scatter: {linear['key']} stays in f16; choose a model whose linears can all be stored")
@@ -59,11 +60,12 @@ def random_plan(measurement, rng, low, high):
         chosen = min(linear["candidates"], key=lambda c: abs(width_of(c, linear) - wanted))
         widest = max(linear["candidates"], key=lambda c: c["bits"])
         # The widest layout at the same price is never taken, but lets the size asked for lie above the plan's.
-        linear["candidates"] = [chosen] + ([dict(widest, price=chosen["price"])] if widest["bits"] > chosen["bits"] else [])
+        linear["candidates"] = [chosen]
+        if widest["bits"] > chosen["bits"]:
+            linear["candidates"].append(dict(widest, price=chosen["price"]))
         bits += chosen["bits"]
-        price += chosen["price"]
         weights += linear["in"] * linear["out"]
-    return plan, (bits + 0.5) / weights, price
+    return plan, (bits + 0.5) / weights
 
 
 def ranks(values):
@@ -123,10 +125,12 @@ def main():
     measurement = json.loads(first.read_text())
     rng, points = random.Random(a.seed), []
     for i in range(a.plans):
-        plan, bpw, predicted = random_plan(measurement, rng, a.low, a.high)
+        plan, bpw = random_plan(measurement, rng, a.low, a.high)
         path, out, report = a.work / "plan.json", a.work / "model", a.work / "eval.json"
         path.write_text(json.dumps(plan))
-        run([a.bitwright, "quantize", a.model, "-o", out, "--bpw", repr(bpw), "-m", path, "--effort", a.effort] + calibration)
+        told = run([a.bitwright, "quantize", a.model, "-o", out, "--bpw", repr(bpw), "-m", path, "--effort", a.effort]
+                   + calibration)
+        predicted = float(re.search(r"predicted +([0-9.e+-]+)", told).group(1))
         run([a.bitwright, "eval", out, "--ref", a.model, "--text", a.held_out, "--rows", a.eval_rows, "--length", 512,
              "--json", report, "-q"])
         shutil.rmtree(out)
