@@ -14,7 +14,8 @@ namespace bw::cli {
 // Bounds of --calib-rows, --calib-length, --rows and --length.
 inline constexpr uint64_t kMostRows = uint64_t{1} << 32, kMostRowTokens = uint64_t{1} << 20;
 
-// From now on the first SIGINT or SIGTERM is noted, for interrupted() to tell; a second one ends the program at once.
+// To be called before any thread is started. From now on the first SIGINT or SIGTERM is noted, for interrupted() to
+// tell; a second one ends the program at once.
 void catch_interruptions();
 bool interrupted();
 

@@ -60,12 +60,14 @@ quant::Layout parse_layout(const io::Json& runs, uint32_t in, const std::string&
   return layout;
 }
 
+constexpr double kMostPrice = 1e12;  // nats: far beyond any real one, so that sums of them stay finite
+
 codec::Candidate parse_candidate(const io::Json& json, const MatrixMeasurement& matrix, const std::string& name) {
   codec::Candidate c;
   c.layout = parse_layout(member(json, "layout", name), matrix.in, name);
   const io::Json& price = member(json, "price", name);
-  if (!price.is_number() || !std::isfinite(price.get<double>()) || price.get<double>() < 0) {
-    damaged(name, "a price is not a number of 0 or more");
+  if (!price.is_number() || !(price.get<double>() >= 0 && price.get<double>() <= kMostPrice)) {
+    damaged(name, fmt::format("a price is not a number from 0 to {:g}", kMostPrice));
   }
   c.price = price.get<double>();
   c.bits = codec::stored_bits(c.layout, matrix.out) + matrix.bias_bits;

@@ -156,6 +156,11 @@ TEST(HeadPrices, ADamagedEntryIsRefused) {
   expect_refused([](Json& j) { j["version"] = 2; }, {"m.json", "version 2", "version 3"});
   expect_refused([](Json& j) { j.erase("head"); }, {"m.json", "'head' is missing"});
   expect_refused([](Json& j) { j["head"] = 6; }, {"m.json", "'key' is missing"});
+  for (const double price : {-1.0, 1e300}) {
+    expect_refused([price](Json& j) { j["head"]["candidates"][0]["price"] = price; }, {"m.json", "price", "1e+12"});
+    expect_refused([price](Json& j) { j["linears"][0]["candidates"][0]["price"] = price; },
+                   {"m.json", "price", "1e+12"});
+  }
   expect_refused([](Json& j) { j["head"]["out"] = 64; }, {"m.json", "lm_head", "480 x 64"});
   expect_refused([](Json& j) { j["head"]["key"] = "head"; }, {"m.json", "lm_head", "480 x 64"});
   expect_refused([](Json& j) { j["head"]["candidates"].erase(2); }, {"m.json", "lm_head", "6 widths"});
