@@ -118,6 +118,10 @@ def svg(points, title):
 
 def main():
     a = arguments()
+    if not a.bitwright.is_file():
+        sys.exit(f"price_scatter: {a.bitwright}: there is no such program; build it or give --bitwright")
+    if a.work.exists():
+        sys.exit(f"price_scatter: {a.work} exists already; name a new folder with --work")
     a.work.mkdir(parents=True)
     calibration = ["--calib", a.text, "--calib-rows", a.rows, "--calib-length", 512, "-q"]
     first = a.work / "measurement.json"
