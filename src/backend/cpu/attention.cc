@@ -24,42 +24,23 @@ namespace bw::backend::cpu::HWY_NAMESPACE {
 // scale.
 void softmax_step(float* scores, size_t n, size_t begin, size_t end, float softcap, float* running_max,
                   float* running_sum, float* output, size_t head_dim) {
-  const FloatTag d;
   std::fill(scores, scores + begin, 0.0f);
   std::fill(scores + end, scores + n, 0.0f);
   if (begin == end) return;
   float* x = scores + begin;
   const size_t count = end - begin;
   if (softcap != 0.0f) {
+    const FloatTag d;
     const FloatVec cap = hn::Set(d, softcap), inverse = hn::Set(d, 1.0f / softcap);
     map(x, x, count, [=](FloatVec v) HWY_ATTR { return hn::Mul(cap, hn::Tanh(FloatTag(), hn::Mul(v, inverse))); });
   }
   const float before = *running_max, now = std::max(before, largest(x, count));
-  const FloatVec maximum = hn::Set(d, now), least = hn::Set(d, -87.0f);
-  // Below exp(-87) results would be subnormal, and slow; against the largest weight, 1, they are nothing.
-  const auto weigh = [=](FloatVec v) HWY_ATTR {
-    const FloatVec relative = hn::Sub(v, maximum);
-    return hn::IfThenElseZero(hn::Ge(relative, least), hn::Exp(FloatTag(), relative));
-  };
-  const size_t step = hn::Lanes(d);
-  FloatVec sum = hn::Zero(d);
-  size_t i = 0;
-  for (; i + step <= count; i += step) {
-    const FloatVec w = weigh(hn::LoadU(d, x + i));
-    hn::StoreU(w, d, x + i);
-    sum = hn::Add(sum, w);
-  }
-  if (i < count) {
-    const FloatVec w = weigh(load_part(d, x + i, count - i, -std::numeric_limits<float>::infinity()));
-    store_part(w, d, x + i, count - i);
-    sum = hn::Add(sum, w);
-  }
+  const float sum = softmax_weights(x, count, now);
   const float shrink = before == now ? 1.0f : std::exp(before - now);  // 0 at the first block
   *running_max = now;
-  *running_sum = *running_sum * shrink + hn::GetLane(hn::SumOfLanes(d, sum));
+  *running_sum = *running_sum * shrink + sum;
   if (shrink == 1.0f) return;
-  const FloatVec factor = hn::Set(d, shrink);
-  map(output, output, head_dim, [factor](FloatVec v) HWY_ATTR { return hn::Mul(v, factor); });
+  scale_to(output, shrink, output, head_dim);
 }
 
 }  // namespace bw::backend::cpu::HWY_NAMESPACE

@@ -2,7 +2,6 @@
 // computed again: O(block · L) memory, and five GEMMs. A task is a KV head of a sequence, since all queries of its
 // heads add to its keys and values.
 #include <algorithm>
-#include <limits>
 
 #include "backend/cpu/matmul.h"
 #include "backend/cpu/ops.h"
@@ -20,34 +19,15 @@ namespace bw::backend::cpu::HWY_NAMESPACE {
 
 // Scores of n visible keys become the weights of their softmax. With a softcap, slope[i] is that of the cap at score i.
 void softmax_row(float* scores, size_t n, float softcap, float* slope) {
-  const FloatTag d;
-  const size_t step = hn::Lanes(d);
   if (softcap != 0.0f) {
+    const FloatTag d;
     const FloatVec cap = hn::Set(d, softcap), inverse = hn::Set(d, 1.0f / softcap), one = hn::Set(d, 1.0f);
     map(scores, slope, n, [=](FloatVec v) HWY_ATTR { return hn::Tanh(FloatTag(), hn::Mul(v, inverse)); });
     map(slope, scores, n, [=](FloatVec t) HWY_ATTR { return hn::Mul(cap, t); });
     map(slope, slope, n, [=](FloatVec t) HWY_ATTR { return hn::NegMulAdd(t, t, one); });
   }
-  const FloatVec maximum = hn::Set(d, largest(scores, n)), least = hn::Set(d, -87.0f);
-  // As in the forward pass: below exp(-87) results would be subnormal, and slow.
-  const auto weigh = [=](FloatVec v) HWY_ATTR {
-    const FloatVec relative = hn::Sub(v, maximum);
-    return hn::IfThenElseZero(hn::Ge(relative, least), hn::Exp(FloatTag(), relative));
-  };
-  FloatVec sum = hn::Zero(d);
-  size_t i = 0;
-  for (; i + step <= n; i += step) {
-    const FloatVec w = weigh(hn::LoadU(d, scores + i));
-    hn::StoreU(w, d, scores + i);
-    sum = hn::Add(sum, w);
-  }
-  if (i < n) {
-    const FloatVec w = weigh(load_part(d, scores + i, n - i, -std::numeric_limits<float>::infinity()));
-    store_part(w, d, scores + i, n - i);
-    sum = hn::Add(sum, w);
-  }
-  const FloatVec factor = hn::Set(d, 1.0f / hn::GetLane(hn::SumOfLanes(d, sum)));
-  map(scores, scores, n, [factor](FloatVec w) HWY_ATTR { return hn::Mul(w, factor); });
+  const float sum = softmax_weights(scores, n, largest(scores, n));
+  scale_to(scores, 1.0f / sum, scores, n);
 }
 
 // Gradients to n weights become those to the scores before the softcap.

@@ -8,7 +8,9 @@
 
 #include <cstddef>
 #include <cstring>
+#include <limits>
 
+#include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -84,6 +86,31 @@ HWY_INLINE float largest(const float* x, size_t n) {
   for (; i + step <= n; i += step) m = hn::Max(m, hn::LoadU(d, x + i));
   if (i < n) m = hn::Max(m, load_part(d, x + i, n - i, x[0]));
   return hn::GetLane(hn::MaxOfLanes(d, m));
+}
+
+// x[i] = exp(x[i] - maximum), for a maximum that no x[i] exceeds; returns the sum. Below exp(-87) results would be
+// subnormal, and slow; against the largest one, 1, they are nothing: they become 0.
+HWY_INLINE float softmax_weights(float* x, size_t n, float maximum) {
+  const FloatTag d;
+  const size_t step = hn::Lanes(d);
+  const FloatVec top = hn::Set(d, maximum), least = hn::Set(d, -87.0f);
+  const auto weigh = [=](FloatVec v) HWY_ATTR {
+    const FloatVec relative = hn::Sub(v, top);
+    return hn::IfThenElseZero(hn::Ge(relative, least), hn::Exp(FloatTag(), relative));
+  };
+  FloatVec sum = hn::Zero(d);
+  size_t i = 0;
+  for (; i + step <= n; i += step) {
+    const FloatVec w = weigh(hn::LoadU(d, x + i));
+    hn::StoreU(w, d, x + i);
+    sum = hn::Add(sum, w);
+  }
+  if (i < n) {
+    const FloatVec w = weigh(load_part(d, x + i, n - i, -std::numeric_limits<float>::infinity()));
+    store_part(w, d, x + i, n - i);
+    sum = hn::Add(sum, w);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
 }  // namespace bw::backend::cpu::HWY_NAMESPACE
