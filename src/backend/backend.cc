@@ -107,6 +107,12 @@ Tensor Backend::allocate(size_t rows, size_t cols, DType dtype) {
   return {allocate_bytes(size_in_bytes(rows, cols, dtype), Queue::kCompute), 0, dtype, rows, cols, cols};
 }
 
+Tensor Backend::zeros(size_t rows, size_t cols, DType dtype) {
+  const Tensor sum = allocate(rows, cols, dtype);
+  enqueue(op::Fill{sum, 0});
+  return sum;
+}
+
 HostTensor Backend::stage(size_t rows, size_t cols, DType dtype) {
   return {new_host_memory(size_in_bytes(rows, cols, dtype)), dtype, rows, cols};
 }

@@ -48,6 +48,8 @@ class Backend {
   // must not outlive the backend. Where there is no room, waits for what runs, tries again, and throws Error(kIo) with
   // what is needed and what there is.
   Tensor allocate(size_t rows, size_t cols, DType dtype = DType::kF32);
+  // The same, filled with zeros: what sums are accumulated in. f32, f64 or i32.
+  Tensor zeros(size_t rows, size_t cols, DType dtype = DType::kF32);
   void enqueue(Op op);
   // w (out, in) float, which may go afterwards.
   std::shared_ptr<const Weight> pack_weight(const Tensor& w, Precision precision);

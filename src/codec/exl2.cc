@@ -115,8 +115,7 @@ PackedLinear pack(backend::Backend& device, const quant::QuantizedLinear& q) {
   BW_CHECK(words <= INT16_MAX);  // kMaxIn rows of 8 bits take half of it
   const Tensor weight = device.allocate(words, columns, DType::kI32);
   const Tensor scale = device.allocate(q.scale_codes.rows, columns / 8, DType::kI32);
-  const Tensor differences = device.allocate(1, 1, DType::kI32);
-  device.enqueue(op::Fill{differences, 0});
+  const Tensor differences = device.zeros(1, 1, DType::kI32);
   for_runs(q.layout, [&](const quant::BitRun& run, uint32_t row, uint32_t word) {
     const Tensor codes = q.codes.rows_slice(row, run.rows), back = device.allocate(run.rows, columns, DType::kU8);
     const Tensor packed = weight.rows_slice(word, run_words(run));

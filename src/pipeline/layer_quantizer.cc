@@ -88,16 +88,10 @@ bool LayerQuantizer::is_quantized(const model::LinearInfo& info) const {
   return plan_.layouts.contains(dir_.reference_name(info.key));
 }
 
-Tensor LayerQuantizer::zeros(size_t rows, size_t cols) {
-  const Tensor h = device_.allocate(rows, cols);
-  device_.enqueue(op::Fill{h, 0});
-  return h;
-}
-
 LayerQuantizer::SiteSums LayerQuantizer::empty_sums(size_t in, size_t out) {
-  SiteSums sums{zeros(in, in), {}};
+  SiteSums sums{device_.zeros(in, in), {}};
   if (effort_.correction == 0) return sums;
-  (out == 0 ? sums.disturbance.inputs : sums.disturbance.outputs) = zeros(out == 0 ? in : out, in);
+  (out == 0 ? sums.disturbance.inputs : sums.disturbance.outputs) = device_.zeros(out == 0 ? in : out, in);
   return sums;
 }
 

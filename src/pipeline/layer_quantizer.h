@@ -49,7 +49,6 @@ class LayerQuantizer {
   };
 
   bool is_quantized(const model::LinearInfo& info) const;
-  backend::Tensor zeros(size_t rows, size_t cols);
   // out: of the only linear of its site; 0: several share the sums.
   SiteSums empty_sums(size_t in, size_t out);
   // What the only linear of a site misses besides its own outputs: what the sum that it is added to is off by.

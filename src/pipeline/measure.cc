@@ -35,7 +35,7 @@ class LayerPricer final : public GradientVisitor {
 
   void visit_head(const Tensor& x, const Tensor& gains) override {
     if (m_.head.candidates.empty()) return;
-    if (head_hessian_.empty()) head_hessian_ = empty_hessian(x.cols);
+    if (head_hessian_.empty()) head_hessian_ = device_.zeros(x.cols, x.cols);
     accumulate(x, gains, head_hessian_);
   }
 
@@ -46,7 +46,10 @@ class LayerPricer final : public GradientVisitor {
   }
 
   void begin(size_t, const nn::LayerWeights& weights) override {
-    for (size_t i = 0; i < model::kLinearsPerLayer; ++i) hessians_[i] = empty_hessian(weights.raw[i].cols);
+    for (size_t i = 0; i < model::kLinearsPerLayer; ++i) {
+      const size_t width = weights.raw[i].cols;
+      hessians_[i] = device_.zeros(width, width);
+    }
   }
 
   void visit(model::LinearKind kind, const Tensor& x, const Tensor& gains) override {
@@ -79,12 +82,6 @@ class LayerPricer final : public GradientVisitor {
   void finish_layer() {
     for (auto p = pending_.rbegin(); p != pending_.rend(); ++p) take(*p);  // the last first: the others came with it
     pending_.clear();
-  }
-
-  Tensor empty_hessian(size_t width) {
-    const Tensor hessian = device_.allocate(width, width);
-    device_.enqueue(op::Fill{hessian, 0});
-    return hessian;
   }
 
   void accumulate(const Tensor& x, const Tensor& gains, const Tensor& hessian) {

@@ -81,8 +81,7 @@ QuantizedLinear quantize_gptq(backend::Backend& device, const Tensor& w, uint32_
                           device.allocate(in, cols, DType::kU8),
                           device.allocate(groups.size(), cols, DType::kU8),
                           device.allocate(groups.size(), 1, DType::kF16),
-                          device.allocate(1, 1, DType::kF64)};
-  device.enqueue(op::Fill{q.error, 0});
+                          device.zeros(1, 1, DType::kF64)};
   const Scratch scratch{device.allocate(std::min(kPanelRows, in), cols), device.allocate(1, cols),
                         device.allocate(1, 16)};
   for (const Panel& panel : panels_of(groups)) round_panel(device, w, factor, groups, panel, scratch, q);
