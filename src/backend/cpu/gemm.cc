@@ -12,8 +12,10 @@ constexpr size_t kTile = 256;
 // Tokens of a gram product that are summed at once; the sum over tokens is cut at its multiples.
 constexpr size_t kGramTokens = 1024;
 
-// Blocks of the gram matrix: small where it is small, since those on the diagonal are computed whole.
-size_t gram_block(size_t n) { return n <= 2048 ? 128 : 256; }
+// Blocks of the gram matrix are stripes that begin at the diagonal, where they are computed whole: low ones where the
+// matrix is small, so that little is computed in vain; wide ones, since products of few columns are slower.
+constexpr size_t kStripeColumns = 1024;
+size_t stripe_rows(size_t n) { return n <= 1024 ? 64 : 128; }
 
 struct Block {
   size_t first, count;
@@ -21,11 +23,20 @@ struct Block {
 
 Block block_at(size_t i, size_t size, size_t n) { return {i * size, std::min(size, n - i * size)}; }
 
-// (i, j), i <= j, of the `index`-th block of an upper triangle of `blocks` block rows.
-std::pair<size_t, size_t> triangle_block(size_t index, size_t blocks) {
-  size_t i = 0;
-  for (size_t row = blocks; index >= row; --row, ++i) index -= row;
-  return {i, i + index};
+struct GramBlock {
+  Block rows, cols;
+};
+
+// Blocks that cover the upper triangle of an (n, n) matrix.
+std::vector<GramBlock> triangle_blocks(size_t n) {
+  std::vector<GramBlock> blocks;
+  const size_t size = stripe_rows(n);
+  for (size_t row = 0; row < n; row += size) {
+    for (size_t col = row; col < n; col += kStripeColumns) {
+      blocks.push_back({{row, std::min(size, n - row)}, {col, std::min(kStripeColumns, n - col)}});
+    }
+  }
+  return blocks;
 }
 
 // Strides of op(m): (row, column).
@@ -92,7 +103,8 @@ void Gemm::gemm(ConstView a, bool transpose_a, ConstView b, bool transpose_b, Vi
 }
 
 void Gemm::accumulate_gram(ConstView x, const ConstView* weight, View h, Operands operands) {
-  const size_t n = x.cols, size = gram_block(n), blocks = ceil_div(n, size);
+  const size_t n = x.cols;
+  const std::vector<GramBlock> blocks = triangle_blocks(n);
   const auto scaled = blocks_.take(weight ? std::min(x.rows, kGramTokens) * n * sizeof(float) : 0);
   for (size_t first = 0; first < x.rows; first += kGramTokens) {
     const size_t tokens = std::min(kGramTokens, x.rows - first);
@@ -110,9 +122,8 @@ void Gemm::accumulate_gram(ConstView x, const ConstView* weight, View h, Operand
       left16 = converted(left, left_storage);
       right16 = weight ? converted(right, right_storage) : left16;
     }
-    pool_.parallel_for(blocks * (blocks + 1) / 2, [&](size_t task, size_t) {
-      const auto [i, j] = triangle_block(task, blocks);
-      const Block rows = block_at(i, size, n), cols = block_at(j, size, n);
+    pool_.parallel_for(blocks.size(), [&](size_t task, size_t) {
+      const auto [rows, cols] = blocks[task];
       float* out = h.row(rows.first) + cols.first;
       if (operands == Operands::kBF16) {
         const TileShape shape{TileType::kBF16, rows.count, cols.count, tokens, 1, n, n, 1, h.stride, false, true};
