@@ -1,0 +1,50 @@
+#include "io/piece_file.h"
+
+#include <fstream>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "bitwright/error.h"
+#include "support/errors.h"
+#include "support/temp_dir.h"
+
+namespace bw::io {
+namespace {
+
+TEST(PieceFile, GivesBackWhatWasWritten) {
+  const test::TempDir temp;
+  const PieceDir dir(temp.path());
+  const std::vector<float> floats = {1.5f, -2.0f, 0.0f};
+  const std::vector<uint32_t> numbers = {7, 0xffffffffu};
+  PieceWriter writer(dir, "a.piece", {{"layer", 3}, {"name", "ü"}});
+  writer.write_values(std::span(floats));
+  writer.write_values(std::span(numbers));
+  EXPECT_EQ(dir.check("a.piece", "key"), PieceDir::State::kAbsent);
+  writer.seal("key");
+  ASSERT_EQ(dir.check("a.piece", "key"), PieceDir::State::kWhole);
+  PieceReader reader(dir, "a.piece");
+  EXPECT_EQ(reader.header()["layer"], 3);
+  EXPECT_EQ(reader.header()["name"], "ü");
+  std::vector<float> floats_back(3);
+  std::vector<uint32_t> numbers_back(2);
+  reader.read_values(std::span(floats_back));
+  reader.read_values(std::span(numbers_back));
+  EXPECT_EQ(floats_back, floats);
+  EXPECT_EQ(numbers_back, numbers);
+  test::expect_error([&] { reader.take(1); }, ErrorCode::kModel, {"a.piece", "ends too early"});
+}
+
+TEST(PieceFile, AFileWithoutAHeaderIsAnError) {
+  const test::TempDir temp;
+  const PieceDir dir(temp.path());
+  using namespace std::string_literals;
+  for (const std::string& text : {""s, "1234567"s, "\xff\xff\xff\xff\xff\xff\xff\xff{}"s, "\3\0\0\0\0\0\0\0{}"s,
+                                  "\2\0\0\0\0\0\0\0{x"s}) {
+    std::ofstream(dir.file("a.piece"), std::ios::binary) << text;
+    test::expect_error([&] { PieceReader reader(dir, "a.piece"); }, ErrorCode::kModel, {"a.piece"});
+  }
+}
+
+}  // namespace
+}  // namespace bw::io

@@ -1,0 +1,95 @@
+#include "io/work_dir.h"
+
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "bitwright/error.h"
+#include "io/file_write.h"
+#include "support/errors.h"
+#include "support/temp_dir.h"
+
+namespace bw::io {
+namespace {
+
+namespace fs = std::filesystem;
+using State = PieceDir::State;
+
+class WorkDirTest : public testing::Test {
+ protected:
+  void put(const PieceDir& dir, std::string_view name, std::string_view text) { write_file(dir.file(name), text); }
+  static void overwrite(const fs::path& path, std::string_view text) { std::ofstream(path, std::ios::binary) << text; }
+
+  test::TempDir temp_;
+  fs::path path_ = temp_.path() / "out.work";
+};
+
+TEST_F(WorkDirTest, APieceIsThereOnceItIsSealed) {
+  const WorkDir dir(path_);
+  EXPECT_EQ(dir.check("a.piece", "k"), State::kAbsent);
+  put(dir, "a.piece", "text");
+  EXPECT_EQ(dir.check("a.piece", "k"), State::kAbsent);
+  dir.seal("a.piece", "k");
+  EXPECT_EQ(dir.check("a.piece", "k"), State::kWhole);
+  EXPECT_EQ(dir.check("a.piece", "other"), State::kOther);
+  dir.discard("a.piece");
+  EXPECT_EQ(dir.check("a.piece", "k"), State::kAbsent);
+  EXPECT_FALSE(fs::exists(dir.file("a.piece")));
+}
+
+TEST_F(WorkDirTest, AnyDamageIsSeen) {
+  const WorkDir dir(path_);
+  const auto fresh = [&] {
+    put(dir, "a.piece", "some text");
+    dir.seal("a.piece", "k");
+  };
+  for (const char* text : {"some teXt", "some tex", "", "some text "}) {
+    fresh();
+    overwrite(dir.file("a.piece"), text);
+    EXPECT_EQ(dir.check("a.piece", "k"), State::kDamaged) << text;
+  }
+  fresh();
+  fs::remove(dir.file("a.piece"));
+  EXPECT_EQ(dir.check("a.piece", "k"), State::kDamaged);
+  for (const char* text : {"", "{", "{}", "[1]", "{\"key\": 1}", "{\"key\": \"k\", \"bytes\": 9}", "\xff"}) {
+    fresh();
+    overwrite(fs::path(dir.file("a.piece")) += ".seal", text);
+    EXPECT_EQ(dir.check("a.piece", "k"), State::kDamaged) << text;
+  }
+}
+
+TEST_F(WorkDirTest, RemovesWhatIsItsOwnAlone) {
+  auto dir = std::make_unique<WorkDir>(path_);
+  const PieceDir inner = dir->folder("4bpw");
+  put(*dir, "a.piece", "x");  // never sealed: the run was killed
+  put(inner, "layer.piece.safetensors", "x");
+  inner.seal("layer.piece.safetensors", "k");
+  overwrite(path_ / "b.piece.tmp-123", "half");
+  overwrite(path_ / "b.piece.seal.tmp-123", "half");
+  overwrite(path_ / "notes.txt", "mine");
+  dir->remove();
+  EXPECT_TRUE(fs::exists(path_ / "notes.txt"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(path_), {}), 1);
+  fs::remove(path_ / "notes.txt");
+  dir = nullptr;
+  dir = std::make_unique<WorkDir>(path_);
+  put(*dir, "a.piece", "x");
+  dir->remove();
+  EXPECT_FALSE(fs::exists(path_));
+}
+
+TEST_F(WorkDirTest, RefusesWhatIsNotOurs) {
+  fs::create_directory(path_);
+  overwrite(path_ / "thesis.txt", "x");
+  test::expect_error([&] { WorkDir dir(path_); }, ErrorCode::kUsage, {"was not made by Bitwright"});
+  EXPECT_EQ(std::distance(fs::directory_iterator(path_), {}), 1);
+  const fs::path file = temp_.path() / "file";
+  overwrite(file, "x");
+  test::expect_error([&] { WorkDir dir(file); }, ErrorCode::kUsage, {"it is no directory"});
+  fs::remove(path_ / "thesis.txt");
+  const WorkDir first(path_);  // an empty directory is as good as none
+  test::expect_error([&] { WorkDir second(path_); }, ErrorCode::kIo, {"another run holds it"});
+}
+
+}  // namespace
+}  // namespace bw::io
