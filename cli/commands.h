@@ -37,6 +37,10 @@ CLI::Validator whole_number(uint64_t least, uint64_t most);
 // The time of each stage as a table on stdout, if asked for with --profile.
 void print_profile(const CommonOptions& common, const std::vector<StageTime>& stages);
 
+// --head-bits: a number (which the library checks) or "auto".
+std::optional<int> parse_head_bits(const std::string& text);
+
+void add_work_options(CLI::App& command, WorkOptions& work);
 void add_calibration_options(CLI::App& command, CalibrationOptions& calibration);
 
 // Refuses, before the work, a file that cannot be written.
@@ -46,6 +50,7 @@ void write_text(const std::filesystem::path& path, std::string_view text);
 
 // Register a subcommand. `run` is set when it was called; it does the work and returns the last line ("done: ...").
 using Action = std::function<std::string()>;
+void add_plan(CLI::App& app, Action& run);
 void add_quantize(CLI::App& app, Action& run);
 void add_measure(CLI::App& app, Action& run);
 void add_eval(CLI::App& app, Action& run);

@@ -122,6 +122,30 @@ void print_profile(const CommonOptions& common, const std::vector<StageTime>& st
   print_row(total);
 }
 
+std::optional<int> parse_head_bits(const std::string& text) {
+  if (text == "auto") return std::nullopt;
+  int bits = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bits);
+  if (error == std::errc() && end == text.data() + text.size()) return bits;
+  throw Error(ErrorCode::kUsage, fmt::format("--head-bits {}: it is neither a number of bits nor auto", text),
+              "give 2, 3, 4, 5, 6, 8, 16 or auto");
+}
+
+void add_work_options(CLI::App& command, WorkOptions& work) {
+  command
+      .add_option(
+          "--work", work.path,
+          "Folder that keeps what is finished, so that the same command goes on after it was killed (default: the "
+          "output's name with .work; removed at the end)")
+      ->type_name("DIR");
+  command.add_flag("--restart", work.restart, "Begin anew, whatever an earlier run has finished");
+  command
+      .add_option("--checkpoint", work.checkpoint_seconds,
+                  "Seconds between saved states of layers at least; 0: after every layer")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->capture_default_str();
+}
+
 void add_calibration_options(CLI::App& command, CalibrationOptions& calibration) {
   command
       .add_option("--calib", calibration.files,

@@ -40,6 +40,7 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", std::string(bw::version()));
   app.require_subcommand(1);
   bw::cli::Action action;
+  bw::cli::add_plan(app, action);
   bw::cli::add_quantize(app, action);
   bw::cli::add_measure(app, action);
   bw::cli::add_eval(app, action);

@@ -34,6 +34,7 @@ void add_measure(CLI::App& app, Action& action) {
   c->add_option("model", s->options.model, "Hugging Face model directory")->required();
   c->add_option("-o,--output", s->options.output, "Measurement file to write (JSON)")->required();
   add_calibration_options(*c, s->options.calibration);
+  add_work_options(*c, s->options.work);
   add_common_options(*c, s->common);
   c->callback([s, &action] { action = [s] { return run(*s); }; });
 }

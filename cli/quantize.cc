@@ -1,4 +1,3 @@
-#include <charconv>
 #include <optional>
 
 #include <fmt/format.h>
@@ -13,16 +12,6 @@ struct State {
   CommonOptions common;
   std::string size, shard_size = "8GiB", measurement, effort = "normal", head_bits = std::to_string(kDefaultHeadBits);
 };
-
-// A number (which quantize() checks) or "auto".
-std::optional<int> parse_head_bits(const std::string& text) {
-  if (text == "auto") return std::nullopt;
-  int bits = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bits);
-  if (error == std::errc() && end == text.data() + text.size()) return bits;
-  throw Error(ErrorCode::kUsage, fmt::format("--head-bits {}: it is neither a number of bits nor auto", text),
-              "give 2, 3, 4, 5, 6, 8, 16 or auto");
-}
 
 std::string run(State& s) {
   QuantizeOptions& o = s.options;
@@ -75,6 +64,7 @@ void add_quantize(CLI::App& app, Action& action) {
   c->add_option("-m,--measurement", s->measurement, "Measurement to reuse (see: bitwright measure)");
   c->add_flag("--overwrite", s->options.overwrite, "Replace an output directory that Bitwright wrote");
   add_calibration_options(*c, s->options.calibration);
+  add_work_options(*c, s->options.work);
   add_common_options(*c, s->common);
   c->callback([s, &action] { action = [s] { return run(*s); }; });
 }

@@ -21,6 +21,11 @@ void check_output_file(const std::filesystem::path& file, std::string_view name,
 // The devices of this build: "cpu", "sim" (the CPU behind the queues of a far device, for tests), perhaps "cuda".
 std::vector<std::string> device_names();
 
+// Checks the model directory as a linter does and says what a job would need, without any work on weights. What is
+// wrong with the model or the job is a finding; only a device that cannot be had, or options that make no sense for any
+// model, are thrown.
+PlanResult plan(const PlanOptions& options);
+
 // Runs calibration rows through the model, layer by layer, and writes what every way of storing every linear would
 // cost.
 MeasureResult measure(const MeasureOptions& options);

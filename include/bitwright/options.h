@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "bitwright/error.h"
+
 namespace bw {
 
 // How matrix products are computed. kAuto: bfloat16 operands where the processor multiplies them in hardware, else
@@ -49,6 +51,14 @@ struct CalibrationOptions {
   uint64_t seed = 1;
 };
 
+// The folder that keeps what a job has finished, so that the same call continues after the program was killed, and
+// redoes only what other options change. It is removed when the job is complete.
+struct WorkOptions {
+  std::filesystem::path path;      // empty: the output's name with .work
+  bool restart = false;            // forget what is there of an earlier job
+  double checkpoint_seconds = 20;  // least time between saved states of layers; 0: after every layer
+};
+
 // What one stage of a run took, summed over layers.
 struct StageTime {
   std::string stage;
@@ -69,6 +79,7 @@ struct MeasureOptions {
   std::filesystem::path model;
   std::filesystem::path output;  // measurement.json
   CalibrationOptions calibration;
+  WorkOptions work;
   EngineOptions engine;
 };
 
@@ -93,6 +104,7 @@ struct QuantizeOptions {
   uint64_t shard_bytes = uint64_t{8} << 30;
   bool overwrite = false;  // replace an output directory that Bitwright wrote
   CalibrationOptions calibration;
+  WorkOptions work;
   EngineOptions engine;
 };
 
@@ -155,6 +167,63 @@ struct GenerateResult {
   size_t prompt_tokens = 0, tokens = 0;
   bool stopped = false;  // by the model's end token
   std::vector<StageTime> stages;
+};
+
+// Something wrong or odd about a model directory, or about what is asked of it.
+struct Finding {
+  enum class Severity { kWarning, kError };
+  Severity severity = Severity::kWarning;
+  ErrorCode code = ErrorCode::kModel;  // of an error: what a job would end with
+  std::string where;                   // file of the model directory or tensor; empty: the text says it
+  std::string what;                    // expected and found
+  std::string advice;                  // what to do; empty if nothing is known to help
+};
+
+struct PlanOptions {
+  std::filesystem::path model;
+  std::filesystem::path output;  // of `quantize`, or a directory for what is written; empty: disk space is not checked
+  // Targets as of QuantizeOptions; without any, the job is to measure alone.
+  std::vector<double> bpw;
+  std::optional<uint64_t> size;
+  std::optional<int> head_bits = kDefaultHeadBits;
+  bool overwrite = false;
+  CalibrationOptions calibration;  // files, where they are given, are read and tokenized
+  EngineOptions engine;
+};
+
+struct StageNeed {
+  std::string stage;
+  uint64_t memory_bytes = 0;  // of the host at most, all that is held meanwhile included
+};
+
+struct TargetPlan {
+  double bpw = 0;      // of the decoder's linears; 0 for a size
+  uint64_t bytes = 0;  // of the whole directory, at most
+};
+
+struct PlanResult {
+  std::vector<Finding> findings;  // errors first
+  bool has_errors() const { return !findings.empty() && findings.front().severity == Finding::Severity::kError; }
+
+  // All below is known only where no finding on the model is an error: `checked`.
+  bool checked = false;
+  std::string architecture;
+  size_t layers = 0, hidden = 0, vocabulary = 0, parameters = 0;
+  uint64_t tensor_bytes = 0;
+  bool tied = false;
+
+  double smallest_bpw = 0, largest_bpw = 0;        // reach of --bpw
+  uint64_t smallest_bytes = 0, largest_bytes = 0;  // reach of --size, about
+  double plain_share = 0;                          // of the linears' weights in blocks that must stay in f16
+  std::vector<TargetPlan> targets;
+
+  size_t tokens = 0;  // of calibration
+  std::vector<StageNeed> stages;
+  uint64_t memory_bytes = 0;                  // peak of the host, about
+  uint64_t mapped_bytes = 0;                  // tensor files beside that, which the system takes away as it needs to
+  uint64_t device_memory_bytes = 0;           // of a device with memory of its own, about; 0: it is the host's
+  uint64_t disk_bytes = 0;                    // most that is written at any time, the output included
+  uint64_t memory_there = 0, disk_there = 0;  // that this process may use; disk 0: no output is given
 };
 
 // What a model directory holds.

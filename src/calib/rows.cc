@@ -90,6 +90,18 @@ Rows rows_from_files(const tokenizer::Tokenizer& tokenizer, const tokenizer::Cha
   return rows_from_stream(stream, tokenizer.prefix_ids(), count, length, names_of(files));
 }
 
+Rows some_of(const Rows& rows, size_t count) {
+  if (count >= rows.count()) return rows;
+  Rows some;
+  some.length = rows.length;
+  some.source = rows.source;
+  for (size_t i = 0; i < count; ++i) {
+    const std::span<const uint32_t> row = rows.row((2 * i + 1) * rows.count() / (2 * count));
+    some.ids.insert(some.ids.end(), row.begin(), row.end());
+  }
+  return some;
+}
+
 void check_ids(const Rows& rows, const tokenizer::Tokenizer& tokenizer, size_t vocab_rows) {
   for (const uint32_t id : rows.ids) {
     if (id >= vocab_rows) {

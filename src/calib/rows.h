@@ -37,6 +37,9 @@ Rows rows_from_stream(std::span<const uint32_t> stream, std::span<const uint32_t
 Rows rows_from_files(const tokenizer::Tokenizer& tokenizer, const tokenizer::ChatTemplate* chat,
                      std::span<const std::filesystem::path> files, size_t count, size_t length);
 
+// `count` of the rows, at even distances; all of them if there are no more.
+Rows some_of(const Rows& rows, size_t count);
+
 // Throws Error(kModel) naming the first id that is not below `vocab_rows`, with its token.
 void check_ids(const Rows& rows, const tokenizer::Tokenizer& tokenizer, size_t vocab_rows);
 

@@ -1,6 +1,7 @@
 #include "io/file_write.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -62,9 +63,13 @@ fs::path link_target(fs::path path) {
   return path;
 }
 
+std::atomic<WriteFault> write_fault = nullptr;
+
 fs::path directory_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
 }  // namespace
+
+void set_write_fault(WriteFault fault) { write_fault = fault; }
 
 AtomicFile::AtomicFile(const fs::path& path) : path_(path), direct_(is_stream(path)) {
   if (direct_) {
@@ -87,6 +92,8 @@ AtomicFile::~AtomicFile() {
 
 void AtomicFile::write(std::span<const std::byte> data) {
   constexpr size_t kLargestWrite = size_t{1} << 30;  // Linux writes at most 2 GiB at once
+  const WriteFault fault = write_fault;
+  if (fault != nullptr && fault()) fail(path_, "cannot write", ENOSPC);
   while (!data.empty()) {
     const ssize_t n = ::write(fd_, data.data(), std::min(data.size(), kLargestWrite));
     if (n < 0 && errno == EINTR) continue;

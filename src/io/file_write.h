@@ -34,6 +34,10 @@ class AtomicFile {
   bool committed_ = false;
 };
 
+// For tests: asked before every write of an AtomicFile; true makes it fail as on a full disk. Null: never.
+using WriteFault = bool (*)();
+void set_write_fault(WriteFault fault);
+
 // The whole of `text` as `path`, atomically.
 void write_file(const std::filesystem::path& path, std::string_view text);
 // The whole file; Error(kIo) if it cannot be read, Error(kModel) if it is larger than `max_bytes`.

@@ -100,27 +100,41 @@ std::string check_index(const fs::path& directory, const ShardSet& shards, const
 
 }  // namespace
 
-ShardSet::ShardSet(const fs::path& path) : path_(path) {
+ShardSet::ShardSet(const fs::path& path, const ErrorSink& on_error) : path_(path) {
+  const auto attempt = [&](const auto& step) {
+    if (!on_error) return step();
+    try {
+      step();
+    } catch (const Error& error) {
+      on_error(error);
+    }
+  };
+  std::vector<fs::path> paths;
+  attempt([&] { paths = find_shards(path); });
   std::vector<std::string> files;
-  for (const fs::path& file : find_shards(path)) {
-    Shard shard;
-    shard.map = FileMap(file);
-    shard.header = parse_safetensors(shard.map.bytes(), shard.map.bytes().size(), file.string());
-    shard.file = file.filename().string();
-    files.push_back(shard.file);
-    shards_.push_back(std::move(shard));
+  for (const fs::path& file : paths) {
+    files.push_back(file.filename().string());
+    attempt([&] {
+      Shard shard;
+      shard.map = FileMap(file);
+      shard.header = parse_safetensors(shard.map.bytes(), shard.map.bytes().size(), file.string());
+      shard.file = files.back();
+      shards_.push_back(std::move(shard));
+    });
   }
   for (size_t s = 0; s < shards_.size(); ++s) {
     const std::vector<TensorEntry>& tensors = shards_[s].header.tensors;
     for (size_t t = 0; t < tensors.size(); ++t) {
       const auto [first, inserted] = places_.emplace(tensors[t].name, Place{s, t});
-      if (!inserted) check_duplicate(first->second, Place{s, t});
+      if (!inserted) attempt([&, at = first->second] { check_duplicate(at, Place{s, t}); });
     }
   }
   std::error_code error;
   if (!fs::is_directory(path, error)) return;
-  std::string warning = check_index(path, *this, files);
-  if (!warning.empty()) warnings_.push_back(std::move(warning));
+  attempt([&] {
+    std::string warning = check_index(path, *this, files);
+    if (!warning.empty()) warnings_.push_back(std::move(warning));
+  });
 }
 
 TensorData ShardSet::at(Place place) const {

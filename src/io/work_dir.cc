@@ -122,7 +122,6 @@ void PieceDir::clear() const {
 WorkDir::WorkDir(const fs::path& path) : PieceDir(ours(path)), lock_(path / kMarker) {}
 
 void WorkDir::clear() const {
-  PieceDir::clear();
   std::vector<fs::path> folders;
   for (const auto& entry : fs::directory_iterator(path())) {
     if (entry.is_directory() && !entry.is_symlink()) folders.push_back(entry.path());
@@ -132,6 +131,7 @@ void WorkDir::clear() const {
     std::error_code not_empty;
     fs::remove(folder, not_empty);
   }
+  PieceDir::clear();
 }
 
 void WorkDir::remove() noexcept {

@@ -51,7 +51,7 @@ class WorkDir : public PieceDir {
   WorkDir& operator=(const WorkDir&) = delete;
 
   PieceDir folder(std::string_view name) const { return PieceDir(path() / name); }
-  // Removes all pieces, those in folders too; what is not ours stays.
+  // Removes all pieces, those in folders first; what is not ours stays.
   void clear() const;
   // The same and the folder, if nothing else is in it. What cannot be removed stays.
   void remove() noexcept;

@@ -153,6 +153,22 @@ void read_sliding(const ConfigReader& reader, const io::Json& json, const Archit
   if (any) c.sliding_window = *window;
 }
 
+void read_biases(const ConfigReader& reader, const Architecture& architecture, ModelConfig& c) {
+  c.o_bias = architecture.reads_attention_bias && reader.flag("attention_bias", false);
+  c.qkv_bias = architecture.qkv_bias || c.o_bias;
+  c.mlp_bias = architecture.reads_mlp_bias && reader.flag("mlp_bias", false);
+}
+
+// Of the embedding and of attention's scores.
+void set_scales(const ConfigReader& reader, const Architecture& architecture, ModelConfig& c) {
+  if (architecture.scales_embedding) c.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(c.hidden)));
+  double scalar = static_cast<double>(c.head_dim);
+  if (architecture.reads_attention_scalar) {
+    scalar = reader.positive("query_pre_attn_scalar").value_or(architecture.defaults.attention_scalar);
+  }
+  c.attention_scale = static_cast<float>(1.0 / std::sqrt(scalar));
+}
+
 void read_softcaps(const ConfigReader& reader, const Architecture& architecture, ModelConfig& c) {
   if (architecture.reads_final_softcap) {
     c.final_softcap = static_cast<float>(reader.positive("final_logit_softcapping").value_or(0.0));
@@ -184,35 +200,37 @@ void read_special_tokens(const ConfigReader& reader, ModelConfig& c) {
 }  // namespace
 
 ModelConfig parse_config(const io::Json& config, const std::string& name) {
-  const ConfigReader reader(config, name);
-  refuse_quantized(reader);
-  const Architecture& architecture = choose_architecture(reader);
+  return parse_config(config, name, Findings());
+}
+
+ModelConfig parse_config(const io::Json& config, const std::string& name, const Findings& findings) {
+  std::optional<ConfigReader> object;
   ModelConfig c;
+  if (!findings.attempt([&] { object.emplace(config, name); })) return c;
+  const ConfigReader& reader = *object;
+  findings.attempt([&] { refuse_quantized(reader); });
+  const Architecture* known = nullptr;
+  if (!findings.attempt([&] { known = &choose_architecture(reader); })) return c;
+  const Architecture& architecture = *known;
   c.architecture = architecture.name;
   c.model_type = architecture.model_type;
-  read_sizes(reader, architecture, c);
-  c.norm_eps = static_cast<float>(reader.positive("rms_norm_eps").value_or(1e-6));
   c.norm_offset = architecture.norm_offset;
   c.qk_norm = architecture.qk_norm;
   c.post_norms = architecture.post_norms;
-  c.o_bias = architecture.reads_attention_bias && reader.flag("attention_bias", false);
-  c.qkv_bias = architecture.qkv_bias || c.o_bias;
-  c.mlp_bias = architecture.reads_mlp_bias && reader.flag("mlp_bias", false);
-  c.activation = read_activation(reader, architecture.defaults.activation);
-  if (architecture.scales_embedding) c.embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(c.hidden)));
-  double scalar = static_cast<double>(c.head_dim);
-  if (architecture.reads_attention_scalar) {
-    scalar = reader.positive("query_pre_attn_scalar").value_or(architecture.defaults.attention_scalar);
-  }
-  c.attention_scale = static_cast<float>(1.0 / std::sqrt(scalar));
-  if (reader.flag("use_bidirectional_attention", false)) {
+  const bool sized = findings.attempt([&] { read_sizes(reader, architecture, c); });
+  findings.attempt([&] { c.norm_eps = static_cast<float>(reader.positive("rms_norm_eps").value_or(1e-6)); });
+  findings.attempt([&] { read_biases(reader, architecture, c); });
+  findings.attempt([&] { c.activation = read_activation(reader, architecture.defaults.activation); });
+  if (sized) findings.attempt([&] { set_scales(reader, architecture, c); });
+  findings.attempt([&] {
+    if (!reader.flag("use_bidirectional_attention", false)) return;
     reader.fail("use_bidirectional_attention is true: only causal decoders are supported");
-  }
-  read_softcaps(reader, architecture, c);
-  read_sliding(reader, config, architecture, c);
-  read_rope(reader, name, architecture, c);
-  c.tied = reader.flag("tie_word_embeddings", architecture.defaults.tied);
-  read_special_tokens(reader, c);
+  });
+  findings.attempt([&] { read_softcaps(reader, architecture, c); });
+  if (sized) findings.attempt([&] { read_sliding(reader, config, architecture, c); });
+  if (sized) findings.attempt([&] { read_rope(reader, name, architecture, c); });
+  findings.attempt([&] { c.tied = reader.flag("tie_word_embeddings", architecture.defaults.tied); });
+  findings.attempt([&] { read_special_tokens(reader, c); });
   return c;
 }
 

@@ -9,6 +9,7 @@
 
 #include "io/json.h"
 #include "io/safetensors.h"
+#include "model/findings.h"
 
 namespace bw::model {
 
@@ -62,7 +63,8 @@ struct ModelConfig {
 // Reads both key styles (rope_theta / rope_scaling; Transformers 5's rope_parameters) and the
 // documented aliases (n_head, n_layer, n_embd, ...). Throws Error(kModel) beginning with `name` for: unknown
 // architecture (listing the known ones), a model that is already quantized, missing or impossible values, an unknown
-// rope type.
+// rope type. Where `findings` collects errors, the result is of use only if there are none.
+ModelConfig parse_config(const io::Json& config, const std::string& name, const Findings& findings);
 ModelConfig parse_config(const io::Json& config, const std::string& name);
 
 // Names of the architectures that can be read.

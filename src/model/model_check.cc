@@ -7,6 +7,7 @@
 
 #include "bitwright/error.h"
 #include "io/printable.h"
+#include "model/finite.h"
 #include "model/model_dir.h"
 #include "model/tensor_names.h"
 
@@ -57,6 +58,33 @@ std::optional<size_t> layer_of(std::string_view name, std::string_view prefix) {
 }
 
 }  // namespace
+
+void ModelDir::check_tensors(bool allow_quantized, const Findings& findings) {
+  findings.attempt([&] { check_not_quantized(allow_quantized); });
+  // Without a config or with shards that lack tensors, all that follows would only repeat it.
+  if (findings.any() || !findings.attempt([&] { find_prefix(); })) return;
+  if (!findings.attempt([&] { check_layer_count(); })) return;
+  const bool embeds = findings.attempt([&] { check_vocabulary(); });
+  for (size_t layer = 0; layer < config_.n_layers; ++layer) {
+    for (size_t k = 0; k < kLinearsPerLayer; ++k) {
+      findings.attempt([&] { check_linear(linear(layer, static_cast<LinearKind>(k))); });
+    }
+    // Small; a wrong shape, type or name shows itself.
+    for (const NormInfo& norm : layer_norms(layer)) findings.attempt([&] { load_norm(norm.name, norm.size); });
+  }
+  findings.attempt([&] { load_final_norm(); });
+  if (embeds) findings.attempt([&] { check_head(); });
+  check_extra();
+}
+
+void ModelDir::check_values(const Findings& findings) const {
+  for (const io::TensorEntry* entry : tensors_.entries()) {
+    const bool known = used_.empty() ? !ends_with_any(entry->name, kHarmlessSuffixes) : uses(entry->name);
+    if (!known || !is_float(entry->type)) continue;
+    findings.attempt([&] { check_finite_sample(tensors_.require(entry->name)); });
+    tensors_.release(entry->name);
+  }
+}
 
 void ModelDir::check_not_quantized(bool allow_quantized) {
   for (const io::TensorEntry* entry : tensors_.entries()) {
@@ -137,11 +165,6 @@ void ModelDir::check_vocabulary() {
       warnings_.push_back("eos_token_id " + std::to_string(id) + " is beyond the embedding's rows: ignored");
     return id >= vocab_rows_;
   });
-}
-
-void ModelDir::check_layer(size_t layer) const {
-  for (size_t k = 0; k < kLinearsPerLayer; ++k) check_linear(linear(layer, static_cast<LinearKind>(k)));
-  load_norms(layer);  // small; a wrong shape, type or name shows itself
 }
 
 void ModelDir::check_linear(const LinearInfo& info) const {

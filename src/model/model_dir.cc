@@ -1,7 +1,5 @@
 #include "model/model_dir.h"
 
-#include <algorithm>
-
 #include "base/check.h"
 #include "bitwright/error.h"
 #include "io/file_write.h"
@@ -49,21 +47,17 @@ std::string_view linear_name(LinearKind kind) {
   BW_CHECK(false);
 }
 
-ModelDir::ModelDir(const fs::path& path, bool allow_quantized) : path_(checked(path)), tensors_(path) {
-  read_config(allow_quantized);
+ModelDir::ModelDir(const fs::path& path, bool allow_quantized) : ModelDir(path, allow_quantized, Findings()) {}
+
+ModelDir::ModelDir(const fs::path& path, bool allow_quantized, const Findings& findings)
+    : path_(checked(path)), tensors_(path, findings.sink()) {
+  findings.attempt([&] { read_config(allow_quantized, findings); });
   warnings_ = tensors_.warnings();
   warnings_.insert(warnings_.end(), config_.notes.begin(), config_.notes.end());
-  check_not_quantized(allow_quantized);
-  find_prefix();
-  check_layer_count();
-  check_vocabulary();
-  for (size_t layer = 0; layer < config_.n_layers; ++layer) check_layer(layer);
-  load_final_norm();
-  check_head();
-  check_extra();
+  check_tensors(allow_quantized, findings);
 }
 
-void ModelDir::read_config(bool allow_quantized) {
+void ModelDir::read_config(bool allow_quantized, const Findings& findings) {
   const fs::path file = path_ / "config.json";
   const std::string text = io::read_file(file, kMaxConfigBytes);
   raw_config_ = io::parse_ordered_json(text, file.string());
@@ -72,7 +66,24 @@ void ModelDir::read_config(bool allow_quantized) {
     const io::Json& how = config["quantization_config"];
     if (how.is_object() && how.value("quant_method", io::Json()) == "exl2") config.erase("quantization_config");
   }
-  config_ = parse_config(config, file.string());
+  config_ = parse_config(config, file.string(), findings);
+}
+
+CheckedModel check_model(const fs::path& path) {
+  CheckedModel result;
+  const Findings findings(result.findings, path);
+  findings.attempt([&] {
+    ModelDir dir(path, false, findings);
+    dir.check_values(findings);
+    const bool sound = !findings.any();
+    for (const std::string& warning : dir.warnings()) {
+      Finding finding;
+      finding.what = warning;
+      result.findings.push_back(std::move(finding));
+    }
+    if (sound) result.dir.emplace(std::move(dir));
+  });
+  return result;
 }
 
 LinearInfo ModelDir::linear(size_t layer, LinearKind kind) const {
@@ -148,19 +159,27 @@ std::vector<std::string> ModelDir::layer_tensors(size_t layer) const {
     names.push_back(key + ".bias");
     for (const std::string_view suffix : kPackedSuffixes) names.push_back(key + std::string(suffix));
   }
+  for (NormInfo& norm : layer_norms(layer)) names.push_back(std::move(norm.name));
+  return names;
+}
+
+std::vector<ModelDir::NormInfo> ModelDir::layer_norms(size_t layer) const {
   const std::string base = prefix_ + "layers." + std::to_string(layer) + ".";
-  const auto add = [&](std::string_view name) { names.push_back(base + std::string(name) + ".weight"); };
-  add(kInputNorm);
-  add(kPostAttentionNorm);
+  std::vector<NormInfo> norms;
+  const auto add = [&](std::string_view name, size_t size) {
+    norms.push_back({base + std::string(name) + ".weight", size});
+  };
+  add(kInputNorm, config_.hidden);
+  add(kPostAttentionNorm, config_.hidden);
   if (config_.post_norms) {
-    add(kPreMlpNorm);
-    add(kPostMlpNorm);
+    add(kPreMlpNorm, config_.hidden);
+    add(kPostMlpNorm, config_.hidden);
   }
   if (config_.qk_norm) {
-    add(kQNorm);
-    add(kKNorm);
+    add(kQNorm, config_.head_dim);
+    add(kKNorm, config_.head_dim);
   }
-  return names;
+  return norms;
 }
 
 void ModelDir::prefetch_layer(size_t layer) const {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -32,6 +33,8 @@ struct LinearInfo {
 struct LayerNorms {
   std::vector<float> attention_in, attention_out, mlp_in, mlp_out, q, k;
 };
+
+struct CheckedModel;
 
 class ModelDir {
  public:
@@ -63,6 +66,9 @@ class ModelDir {
   // True for a tensor that is part of the model; the others are dropped (see warnings()).
   bool uses(std::string_view stored) const { return used_.contains(stored); }
 
+  // Reads a sample of all tensors' values: they must be finite.
+  void check_values(const Findings& findings) const;
+
   // (out, in) float weights of an unquantized linear; KEY.weight, or the embedding for a tied head.
   Matrix<float> load_linear(const LinearInfo& info) const;
   // The same into `out` (out · in).
@@ -77,12 +83,16 @@ class ModelDir {
   void release_layer(size_t layer) const;
 
  private:
-  void read_config(bool allow_quantized);
+  friend CheckedModel check_model(const std::filesystem::path& path);
+  // Where `findings` collects errors, the result is a model directory only if there are none.
+  ModelDir(const std::filesystem::path& path, bool allow_quantized, const Findings& findings);
+  void read_config(bool allow_quantized, const Findings& findings);
+  // All but the config; what depends on what was found to be wrong is left out.
+  void check_tensors(bool allow_quantized, const Findings& findings);
   // Each throws Error(kModel) for what it finds wrong.
   void find_prefix();
   void check_not_quantized(bool allow_quantized);
   void check_layer_count() const;
-  void check_layer(size_t layer) const;
   void check_linear(const LinearInfo& info) const;
   void check_packed(const LinearInfo& info) const;
   void check_head();
@@ -90,6 +100,11 @@ class ModelDir {
   void check_extra();
   // Names of the tensors that belong to a layer, whether they are stored or not.
   std::vector<std::string> layer_tensors(size_t layer) const;
+  struct NormInfo {
+    std::string name;
+    size_t size = 0;
+  };
+  std::vector<NormInfo> layer_norms(size_t layer) const;
   std::vector<float> load_norm(const std::string& name, size_t size) const;
 
   std::filesystem::path path_;
@@ -104,5 +119,14 @@ class ModelDir {
   bool head_is_embedding_ = false;
   size_t vocab_rows_ = 0;
 };
+
+// All that is wrong or odd about a model directory, and the directory itself where nothing is wrong.
+struct CheckedModel {
+  std::vector<Finding> findings;  // errors, then warnings
+  std::optional<ModelDir> dir;
+};
+// The checks of ModelDir's constructor, none left out because an earlier one has failed unless it depends on it, and a
+// sample of all weights: they must be finite.
+CheckedModel check_model(const std::filesystem::path& path);
 
 }  // namespace bw::model

@@ -11,14 +11,14 @@
 #include "backend/devices.h"
 #include "bitwright/units.h"
 #include "io/file_write.h"
-#include "pipeline/compile.h"
 #include "pipeline/evaluate.h"
 #include "pipeline/generate.h"
 #include "pipeline/inspect.h"
-#include "pipeline/measure.h"
+#include "pipeline/job.h"
 #include "pipeline/output_file.h"
 #include "pipeline/output_plan.h"
-#include "pipeline/quantize.h"
+#include "pipeline/plan.h"
+#include "pipeline/quantize_job.h"
 
 namespace bw {
 namespace {
@@ -60,60 +60,34 @@ void check_targets(const QuantizeOptions& o) {
   if (o.output.empty()) throw Error(ErrorCode::kUsage, "no output directory is given", "give -o DIRECTORY");
 }
 
-// OUTPUT for a single target, OUTPUT-<bpw>bpw for each of several.
-std::filesystem::path output_of(const QuantizeOptions& o, double bpw) {
-  if (o.bpw.size() <= 1) return o.output;
-  std::filesystem::path path = o.output.lexically_normal();
-  if (!path.has_filename()) path = path.parent_path();
-  path += fmt::format("-{}bpw", bpw);
-  return path;
-}
-
-void tell_warnings(Run& run, const model::ModelDir& dir) {
-  for (const std::string& warning : dir.warnings()) run.reporter.warn("plan", warning);
-}
-
-QuantizeResult write_output(Run& run, const model::ModelDir& dir, const calib::Rows& rows, const TokenGains& gains,
-                            const OutputPlan& plan, Effort effort, OutputBuilder& builder, Clock::time_point start) {
-  run.reporter.note("allocate", fmt::format("{}: {:.4f} bits per weight, head {:.3f}, {} bytes ({}) planned",
-                                            builder.output().string(), plan.bpw_linears, plan.bpw_head, plan.bytes,
-                                            format_bytes(plan.bytes)));
-  check_space(builder.output(), plan.bytes);
-  quantize_layers(run, dir, rows, gains, plan, effort, builder.layers_dir());
-  QuantizeResult r;
-  r.output = builder.output();
-  r.bpw_linears = plan.bpw_linears;
-  r.bpw_head = plan.bpw_head;
-  r.predicted_kld = plan.predicted_kld;
-  r.planned_bytes = plan.bytes;
-  {
-    const StageClock::Span span(run.clock, "compile");
-    r.written_bytes = builder.finish(run, plan);
+void tell_warnings(Run& run, const std::vector<Finding>& warnings) {
+  for (const Finding& w : warnings) {
+    const std::string text = (w.where.empty() ? "" : w.where + ": ") + w.what;
+    run.reporter.warn("plan", w.advice.empty() ? text : text + "; " + w.advice);
   }
-  r.stages = run.clock.times();
-  r.seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  return r;
 }
 
-// What can be refused without any work on weights.
-void check_before_work(const model::ModelDir& dir, const QuantizeOptions& o, const OutputOptions& output) {
-  const Reach reach = reach_of(shape_measurement(dir));
-  for (const double bpw : o.bpw) check_bpw(bpw, reach);
-  if (o.size) check_size(dir, *o.size, output);
-  uint64_t bytes = o.size.value_or(0);
-  for (const double bpw : o.bpw) bytes += static_cast<uint64_t>(bpw * static_cast<double>(reach.weights) / 8);
-  check_space(o.output, bytes);
-  check_half_range(dir);
+// A job as plan() knows it. `place`: where it writes.
+PlanOptions plan_options(const MeasureOptions& o, const std::filesystem::path& place) {
+  PlanOptions p;
+  p.model = o.model;
+  p.output = place;
+  p.calibration = o.calibration;
+  p.engine = o.engine;
+  return p;
 }
 
-// One builder for each target, in the order of the targets.
-std::vector<std::unique_ptr<OutputBuilder>> make_builders(const model::ModelDir& dir, const QuantizeOptions& o) {
-  std::vector<std::unique_ptr<OutputBuilder>> builders;
-  for (size_t i = 0; i < std::max<size_t>(1, o.bpw.size()); ++i) {
-    const std::filesystem::path output = output_of(o, o.bpw.empty() ? 0 : o.bpw[i]);
-    builders.push_back(std::make_unique<OutputBuilder>(dir, output, o.overwrite));
-  }
-  return builders;
+PlanOptions plan_options(const QuantizeOptions& o) {
+  PlanOptions p;
+  p.model = o.model;
+  p.output = o.output;
+  p.bpw = o.bpw;
+  p.size = o.size;
+  p.head_bits = o.head_bits;
+  p.overwrite = o.overwrite;
+  p.calibration = o.calibration;
+  p.engine = o.engine;
+  return p;
 }
 
 // Refuses to write a measurement over something else.
@@ -176,23 +150,29 @@ std::filesystem::path directory_of(const std::filesystem::path& file) {
 }
 
 MeasureResult run_measure(const MeasureOptions& options) {
-  const model::ModelDir dir(options.model);
+  Run run(options.engine);
+  const JobStart start = start_job(run, plan_options(options, directory_of(options.output)));
+  const model::ModelDir& dir = start.dir;
   check_measurement_path(options.model, options.output);
   if (!std::filesystem::exists(options.output) || std::filesystem::is_regular_file(options.output)) {
     const io::AtomicFile probe(options.output);  // shows now whether the file can be written at the end
   }
   check_trace(options.engine, files_of(options.calibration, {options.model, options.output}));
-  Run run(options.engine);
   return traced(run, options.engine, [&] {
-    tell_warnings(run, dir);
-    const calib::Rows rows = calibration_rows(run, dir, options.calibration);
-    const Measurement m =
-        measure_model(run, dir, rows, options.calibration.seed, directory_of(options.output)).measurement;
-    save_measurement(m, options.output);
+    tell_warnings(run, start.warnings);
+    const std::filesystem::path work = work_path(options.work, options.model, options.output);
+    JobDir job(work, {fingerprint(dir), text_fingerprint(options.calibration.files)}, options.work, run.reporter);
+    run.reporter.advise_interrupted(kept_advice(work));
     MeasureResult r;
+    const Measurement m = job.keep_for_later([&] {
+      const calib::Rows rows = rows_of_job(run, dir, options.calibration, job);
+      r.tokens = rows.ids.size();
+      return measure_in_job(run, dir, rows, options.calibration.seed, job).measurement;
+    });
+    save_measurement(m, options.output);
+    job.remove();
     r.linears = m.linears.size();
     for (const LinearMeasurement& linear : m.linears) r.candidates += linear.candidates.size();
-    r.tokens = rows.ids.size();
     const Reach reach = reach_of(m);
     r.smallest_bpw = reach.smallest_bpw();
     r.largest_bpw = reach.largest_bpw();
@@ -201,55 +181,22 @@ MeasureResult run_measure(const MeasureOptions& options) {
   });
 }
 
-// All targets, one after the other, from one measurement.
-std::vector<QuantizeResult> write_outputs(Run& run, const model::ModelDir& dir, const QuantizeOptions& options,
-                                          const OutputOptions& output, std::optional<Measurement> measurement,
-                                          const std::vector<std::unique_ptr<OutputBuilder>>& builders,
-                                          Clock::time_point start) {
-  tell_warnings(run, dir);
-  const calib::Rows rows = calibration_rows(run, dir, options.calibration);
-  TokenGains gains;
-  const std::filesystem::path scratch = builders[0]->layers_dir();
-  if (measurement) {
-    gains = find_gradients(run, dir, rows, options.calibration.seed, scratch, nullptr);
-  } else {
-    Measured measured = measure_model(run, dir, rows, options.calibration.seed, scratch);
-    measurement = std::move(measured.measurement);
-    gains = std::move(measured.gains);
-  }
-  // What the output's config tells of calibration are the rows that it is quantized with.
-  measurement->source = rows.source;
-  measurement->rows = rows.count();
-  measurement->length = rows.length;
-  std::vector<QuantizeResult> results;
-  for (size_t i = 0; i < builders.size(); ++i) {
-    const OutputPlan plan = options.size ? plan_for_size(dir, *measurement, *options.size, output)
-                                         : plan_for_bpw(dir, *measurement, options.bpw[i], output);
-    results.push_back(write_output(run, dir, rows, gains, plan, options.effort, *builders[i], start));
-    if (!options.size) results.back().bpw_target = options.bpw[i];
-  }
-  return results;
-}
-
 std::vector<QuantizeResult> run_quantize(const QuantizeOptions& options) {
   const auto start = Clock::now();
   // Everything that can be refused is refused before the first expensive step.
   check_targets(options);
   if (options.head_bits) check_head_bits(*options.head_bits);
-  const model::ModelDir dir(options.model);
-  const OutputOptions output{options.head_bits, options.shard_bytes, 0};
-  check_before_work(dir, options, output);
-  std::optional<Measurement> measurement;
-  if (options.measurement) measurement = load_measurement(*options.measurement, dir);
-  std::vector<std::filesystem::path> others = {options.model, options.measurement.value_or("")};
-  for (size_t i = 0; i < std::max<size_t>(1, options.bpw.size()); ++i) {
-    others.push_back(output_of(options, options.bpw.empty() ? 0 : options.bpw[i]));
-  }
-  check_trace(options.engine, files_of(options.calibration, std::move(others)));
-  const std::vector<std::unique_ptr<OutputBuilder>> builders = make_builders(dir, options);
   Run run(options.engine);
-  return traced(run, options.engine,
-                [&] { return write_outputs(run, dir, options, output, std::move(measurement), builders, start); });
+  const JobStart job = start_job(run, plan_options(options));
+  const model::ModelDir& dir = job.dir;
+  std::vector<std::filesystem::path> others = outputs_of(options);
+  others.push_back(options.model);
+  others.push_back(options.measurement.value_or(""));
+  check_trace(options.engine, files_of(options.calibration, std::move(others)));
+  return traced(run, options.engine, [&] {
+    tell_warnings(run, job.warnings);
+    return run_quantize_job(run, dir, options, start);
+  });
 }
 
 EvaluateResult run_evaluate(const EvaluateOptions& options) {
@@ -279,6 +226,13 @@ GenerateResult run_generate(const GenerateOptions& options) {
 std::string_view version() { return BW_VERSION; }
 
 std::vector<std::string> device_names() { return backend::device_names(); }
+
+PlanResult plan(const PlanOptions& options) {
+  return guarded([&] {
+    if (options.head_bits) check_head_bits(*options.head_bits);
+    return plan_job(options);
+  });
+}
 
 MeasureResult measure(const MeasureOptions& options) {
   return guarded([&] { return run_measure(options); });

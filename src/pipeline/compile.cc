@@ -20,7 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kMarker = ".bitwright-partial";
-constexpr const char* kLayers = ".layers";
 
 // OUTPUT.partial and the like, beside OUTPUT.
 fs::path with_suffix(const fs::path& output, const char* suffix) {
@@ -106,7 +105,6 @@ OutputBuilder::OutputBuilder(const model::ModelDir& dir, const fs::path& output,
     file_system(entry.path(), "remove the remains of an earlier run",
                 [&](auto& e) { fs::remove_all(entry.path(), e); });
   }
-  file_system(partial_, "create the directory", [&](auto& e) { fs::create_directories(partial_ / kLayers, e); });
   owned_ = true;
 }
 
@@ -115,7 +113,17 @@ OutputBuilder::~OutputBuilder() {
   if (owned_) fs::remove_all(partial_, ignored);
 }
 
-fs::path OutputBuilder::layers_dir() const { return partial_ / kLayers; }
+bool settle_output(const fs::path& output) {
+  const fs::path partial = with_suffix(output, ".partial"), replaced = with_suffix(output, ".replaced");
+  std::error_code ignored;
+  if (fs::exists(output) && !fs::exists(partial)) {
+    fs::remove(output / kMarker, ignored);
+    fs::remove_all(replaced, ignored);
+    return true;
+  }
+  if (!fs::exists(output) && fs::exists(replaced)) fs::rename(replaced, output, ignored);
+  return false;
+}
 
 void OutputBuilder::write_shard(const OutputShard& shard, const io::ShardSet* layers) const {
   std::vector<io::TensorPlan> plans;
@@ -131,10 +139,11 @@ void OutputBuilder::write_shard(const OutputShard& shard, const io::ShardSet* la
   });
 }
 
-uint64_t OutputBuilder::finish(Run& run, const OutputPlan& plan) {
+uint64_t OutputBuilder::finish(Run& run, const OutputPlan& plan, const fs::path& layers_dir,
+                               const std::function<void(uint64_t bytes)>& complete) {
   {
     std::optional<io::ShardSet> layers;
-    if (!plan.layouts.empty()) layers.emplace(layers_dir());
+    if (!plan.layouts.empty()) layers.emplace(layers_dir);
     for (size_t i = 0; i < plan.shards.size(); ++i) {
       run.reporter.progress("compile", static_cast<double>(i), static_cast<double>(plan.shards.size()),
                             plan.shards[i].file);
@@ -145,14 +154,14 @@ uint64_t OutputBuilder::finish(Run& run, const OutputPlan& plan) {
   for (const fs::path& file : plan.side_files) {
     io::write_file(partial_ / file.filename(), io::read_file(file, uint64_t{4} << 30));
   }
-  file_system(partial_, "remove the layers' files", [&](auto& e) { fs::remove_all(layers_dir(), e); });
-  file_system(partial_, "remove the marker", [&](auto& e) { fs::remove(partial_ / kMarker, e); });
-  uint64_t bytes = 0;
+  uint64_t bytes = 0;  // the marker has none
   for (const auto& entry : fs::directory_iterator(partial_)) bytes += entry.file_size();
   if (bytes != plan.bytes) {
     throw Error(ErrorCode::kInternal,
                 fmt::format("{}: {} bytes were written where {} were planned", output_.string(), bytes, plan.bytes));
   }
+  io::fsync_directory(partial_);
+  complete(bytes);
   const fs::path replaced = with_suffix(output_, ".replaced");
   const bool replaces = fs::exists(output_);  // empty, or ours and to be replaced: the constructor checked it
   if (replaces) {
@@ -166,6 +175,7 @@ uint64_t OutputBuilder::finish(Run& run, const OutputPlan& plan) {
   if (replaces) file_system(replaced, "remove the replaced directory", [&](auto& e) { fs::remove_all(replaced, e); });
   io::fsync_directory(fs::absolute(output_).parent_path());
   owned_ = false;
+  file_system(output_, "remove the marker from", [&](auto& e) { fs::remove(output_ / kMarker, e); });
   run.reporter.progress("compile", 1, 1);
   return bytes;
 }

@@ -1,14 +1,16 @@
 // The last stage: the output directory from the quantized layers and the tensors that stay.
 #pragma once
 
+#include <functional>
+
 #include "io/file_lock.h"
 #include "pipeline/output_plan.h"
 #include "pipeline/session.h"
 
 namespace bw::pipeline {
 
-// Where an output is built: OUTPUT.partial, with a marker file that says it is ours, and a folder for the layers'
-// files.
+// Where an output is built: OUTPUT.partial, with a marker file that says it is ours. The marker goes when the directory
+// has its name: a directory with it is never taken for somebody else's.
 class OutputBuilder {
  public:
   // Checks that OUTPUT does not exist (or is ours and `overwrite`), is not the model directory or inside it, and that
@@ -20,10 +22,11 @@ class OutputBuilder {
   OutputBuilder(const OutputBuilder&) = delete;
   OutputBuilder& operator=(const OutputBuilder&) = delete;
 
-  std::filesystem::path layers_dir() const;
   const std::filesystem::path& output() const { return output_; }
-  // Writes shards, config and side files, checks the sizes against the plan, and renames. Returns the bytes written.
-  uint64_t finish(Run& run, const OutputPlan& plan);
+  // Writes shards, config and side files, checks the sizes against the plan, and renames. layers: the directory of the
+  // quantized layers' files. `complete` is called when all but the renaming is done. Returns the bytes written.
+  uint64_t finish(Run& run, const OutputPlan& plan, const std::filesystem::path& layers,
+                  const std::function<void(uint64_t bytes)>& complete);
 
  private:
   void write_shard(const OutputShard& shard, const io::ShardSet* layers) const;
@@ -40,6 +43,11 @@ void check_half_range(const model::ModelDir& dir);
 
 // Throws Error(kIo) with both figures if the disk of `output` has no room to write a directory of `bytes`.
 void check_space(const std::filesystem::path& output, uint64_t bytes);
+
+// For an output whose building was complete when the program was killed, perhaps while directories were renamed: true
+// if OUTPUT is there; what was left beside it is then removed. False: it must be built again (a directory that was to
+// be replaced is put back).
+bool settle_output(const std::filesystem::path& output);
 
 // The checks of OutputBuilder on paths alone, for before the work begins.
 void check_output_path(const std::filesystem::path& model, const std::filesystem::path& output, bool overwrite);

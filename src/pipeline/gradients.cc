@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "base/rng.h"
-#include "io/scratch_file.h"
 #include "pipeline/layer_feed.h"
+#include "pipeline/layer_inputs.h"
 
 namespace bw::pipeline {
 namespace {
@@ -19,10 +19,12 @@ namespace op = backend::op;
 constexpr size_t kLogitTokens = 128;      // rows of logits that exist at once
 constexpr size_t kBackwardTokens = 2048;  // tokens of whole rows whose activations exist at once
 constexpr uint64_t kSuccessorStream = 3;
+constexpr const char* kForward = "forward.piece";
+constexpr const char* kBackward = "backward.piece";
 
 class GradientPass {
  public:
-  GradientPass(Run& run, const model::ModelDir& dir, const calib::Rows& rows, const std::filesystem::path& scratch)
+  GradientPass(Run& run, const model::ModelDir& dir, const calib::Rows& rows, const StageWork& work)
       : run_(run),
         device_(*run.device),
         dir_(dir),
@@ -30,28 +32,35 @@ class GradientPass {
         decoder_(device_, dir.config(), rows.length, run.precision),
         gradient_(decoder_),
         load_(linear_loader(dir, device_)),
-        scratch_(scratch) {}
+        work_(work),
+        inputs_(device_, work.job, work.key, rows.ids.size(), dir.config().hidden),
+        gains_(dir.config().n_layers) {}
 
   // Runs the rows through the model and keeps the input of every layer.
   void forward() {
     states_ = std::make_unique<States>(embed_rows(run_, decoder_, dir_, rows_));
-    LayerFeed feed(run_, dir_, decoder_, load_, "gradients", LayerFeed::Order::kForward);
+    const size_t done = resume_forward();
+    const bool keeps = keeps_weights() && done == 0;
+    LayerFeed feed(run_, dir_, decoder_, load_, "gradients", LayerFeed::Order::kForward, done);
     std::vector<HostTensor> pending;
-    for (size_t layer = 0; layer < layers(); ++layer) {
+    for (size_t layer = done; layer < layers(); ++layer) {
       progress(layer, fmt::format("layer {}", layer));
       nn::LayerWeights weights = feed.next();
-      decoder_.pack(weights, keeps_weights());
+      decoder_.pack(weights, keeps);
       std::vector<HostTensor> inputs = forward_layer(layer, weights);
-      if (keeps_weights()) kept_.push_back(std::move(weights));
-      if (layer > 0) keep(layer - 1, pending);  // the device has this layer to work on meanwhile
+      if (keeps) kept_.push_back(std::move(weights));
+      if (!pending.empty()) inputs_.keep(layer - 1, pending);  // the device has this layer to work on meanwhile
       pending = std::move(inputs);
       feed.all_enqueued();
+      if (!work_.job.due()) continue;
+      inputs_.keep(layer, std::exchange(pending, {}));
+      save_forward(layer + 1);
     }
-    keep(layers() - 1, pending);
+    if (!pending.empty()) inputs_.keep(layers() - 1, pending);
   }
 
   // From the final states to the gradient to them.
-  HostTensor head(uint64_t seed, GradientVisitor* visitor) {
+  void head(uint64_t seed, GradientVisitor* visitor) {
     const StageClock::Span span(run_.clock, "gradients: head");
     const Tensor norm = decoder_.load_final_norm(dir_), raw = load_(dir_.head());
     auto packed = decoder_.pack(raw), transposed = gradient_.pack_transposed(raw);
@@ -81,34 +90,108 @@ class GradientPass {
     packed = transposed = nullptr;  // each as large as the head: make room for what the visitor does with it
     logits = {};
     if (visitor) visitor->end_head(raw);
-    return device_.download(gains);
+    head_gains_.arriving = device_.download(gains);
   }
 
-  // All layers, last first.
-  std::vector<Matrix<float>> backward(GradientVisitor* visitor) {
-    std::vector<HostTensor> gains(layers());
-    LayerFeed feed(run_, dir_, decoder_, load_, "gradients", LayerFeed::Order::kBackward);
+  // All layers that are left, last first.
+  void backward(GradientVisitor* visitor) {
+    LayerFeed feed(run_, dir_, decoder_, load_, "gradients", LayerFeed::Order::kBackward, layers() - left_);
     if (!kept_.empty()) feed.take_from(kept_);
-    for (size_t layer = layers(); layer-- > 0;) {
-      progress(2 * layers() - 1 - layer, fmt::format("back to layer {}", layer));
+    while (left_ > 0) {
+      const size_t layer = left_ - 1;
+      progress(layers() + layers() - left_, fmt::format("back to layer {}", layer));
       nn::LayerWeights weights = feed.next();
-      gains[layer] = backward_layer(layer, weights, visitor);
+      gains_[layer].arriving = backward_layer(layer, weights, visitor);
       feed.all_enqueued();
+      left_ = layer;
+      if (left_ > 0 && work_.job.due()) save_backward(visitor);
     }
-    std::vector<Matrix<float>> on_host;
-    for (const HostTensor& g : gains) on_host.push_back(to_host(g));
-    return on_host;
   }
 
-  Matrix<float> to_host(const HostTensor& gains) const {
-    device_.wait(gains, "gains");
-    Matrix<float> copy(gains.rows, gains.cols);
-    const auto values = gains.as<const float>();
-    std::copy(values.begin(), values.end(), copy.data());
-    return copy;
+  // Whether an earlier run has come to the way back; then the gradient, and what was found, are as they were there.
+  bool resume_backward(GradientVisitor* visitor) {
+    if (!work_.job.has(work_.job.root(), kBackward, work_.key)) return false;
+    io::PieceReader piece(work_.job.root(), kBackward);
+    const size_t left = piece.header().value("left", layers());
+    if (left > layers() || !inputs_.has_until(left)) return false;
+    gradients_ = std::make_unique<States>(embed_rows(run_, decoder_, dir_, rows_));
+    gradients_->restore(piece);
+    read_gains(piece, head_gains_, 1);
+    for (size_t layer = left; layer < layers(); ++layer) read_gains(piece, gains_[layer], model::kLinearsPerLayer);
+    if (visitor) visitor->restore(piece.header().at("found"));
+    left_ = left;
+    work_.job.tell_resumed(fmt::format("the way back goes on at layer {}", left_ - 1));
+    return true;
+  }
+
+  // After backward().
+  TokenGains take_gains() {
+    inputs_.discard(layers());
+    work_.job.root().discard(kForward);
+    work_.job.root().discard(kBackward);
+    TokenGains gains;
+    settle(head_gains_);
+    gains.head = std::move(head_gains_.values);
+    for (Gains& g : gains_) {
+      settle(g);
+      gains.layers.push_back(std::move(g.values));
+    }
+    return gains;
   }
 
  private:
+  // Of one layer, or of the head.
+  struct Gains {
+    HostTensor arriving;  // until it has been waited for
+    Matrix<float> values;
+  };
+
+  void settle(Gains& gains) const {
+    if (!gains.arriving.memory) return;
+    device_.wait(gains.arriving, "gains");
+    gains.values = Matrix<float>(gains.arriving.rows, gains.arriving.cols);
+    const auto values = gains.arriving.as<const float>();
+    std::copy(values.begin(), values.end(), gains.values.data());
+    gains.arriving = {};
+  }
+
+  void read_gains(io::PieceReader& piece, Gains& gains, size_t columns) const {
+    gains.values = Matrix<float>(rows_.ids.size(), columns);
+    piece.read_values(gains.values.span());
+  }
+
+  // Layers that an earlier run has gone through: the states are then those behind them.
+  size_t resume_forward() {
+    if (!work_.job.has(work_.job.root(), kForward, work_.key)) return 0;
+    io::PieceReader piece(work_.job.root(), kForward);
+    const size_t done = piece.header().value("done", size_t{0});
+    if (done > layers() || !inputs_.has_until(done)) return 0;
+    states_->restore(piece);
+    work_.job.tell_resumed(fmt::format("gradients go on at layer {}", done));
+    return done;
+  }
+
+  void save_forward(size_t done) {
+    io::PieceWriter piece(work_.job.root(), kForward, {{"done", done}});
+    states_->save(piece);
+    piece.seal(work_.key);
+    work_.job.saved();
+  }
+
+  void save_backward(GradientVisitor* visitor) {
+    const io::Json header = {{"left", left_}, {"found", visitor ? visitor->save() : io::Json()}};
+    io::PieceWriter piece(work_.job.root(), kBackward, header);
+    gradients_->save(piece);
+    settle(head_gains_);
+    piece.write_values(std::as_const(head_gains_.values).span());
+    for (size_t layer = left_; layer < layers(); ++layer) {
+      settle(gains_[layer]);
+      piece.write_values(std::as_const(gains_[layer].values).span());
+    }
+    piece.seal(work_.key);
+    work_.job.saved();
+  }
+
   // Whether the weights of all layers have room on a device far away, raw and packed, so that they travel once and not
   // for each pass. (Where memory is the host's, they are read again: that costs nothing.)
   bool keeps_weights() const {
@@ -118,7 +201,6 @@ class GradientPass {
     return limit == 0 || all + device_bytes_needed(dir_.config(), 3 * states_->tokens()) <= limit;
   }
   size_t layers() const { return dir_.config().n_layers; }
-  uint64_t layer_bytes() const { return rows_.ids.size() * dir_.config().hidden * dtype_size(DType::kBF16); }
   void progress(size_t done, std::string text) {
     run_.reporter.progress("gradients", static_cast<double>(done), static_cast<double>(2 * layers()), std::move(text));
   }
@@ -142,23 +224,8 @@ class GradientPass {
     return pieces;
   }
 
-  void keep(size_t layer, const std::vector<HostTensor>& pieces) {
-    if (!pieces.empty()) device_.wait(pieces.back(), "layer inputs");  // the others have come before
-    uint64_t at = layer * layer_bytes();
-    for (const HostTensor& piece : pieces) {
-      device_.wait(piece, "layer inputs");
-      scratch_.write(at, piece.raw());
-      at += piece.bytes();
-    }
-  }
-
   // Inputs of `count` tokens of a layer.
-  Tensor fetch(size_t layer, size_t first, size_t count) {
-    HostTensor staged = device_.stage(count, dir_.config().hidden, DType::kBF16);
-    const uint64_t row_bytes = dir_.config().hidden * dtype_size(DType::kBF16);
-    scratch_.read(layer * layer_bytes() + first * row_bytes, staged.raw());
-    return device_.upload(std::move(staged));
-  }
+  Tensor fetch(size_t layer, size_t first, size_t count) { return device_.upload(inputs_.read(layer, first, count)); }
 
   Tensor upload_uniforms(uint64_t seed) {
     HostTensor uniforms = device_.stage(states_->tokens(), 1);
@@ -212,7 +279,11 @@ class GradientPass {
   nn::LayerGradient gradient_;
   nn::Decoder::LinearLoader load_;
   std::vector<nn::LayerWeights> kept_;
-  io::ScratchFile scratch_;  // bf16 inputs of every layer, one after the other
+  const StageWork& work_;
+  LayerInputs inputs_;
+  std::vector<Gains> gains_;
+  Gains head_gains_;
+  size_t left_ = dir_.config().n_layers;  // layers that the way back has before it
   std::unique_ptr<States> states_;
   std::unique_ptr<States> gradients_;  // to the states that the backward pass has come to
 };
@@ -220,13 +291,14 @@ class GradientPass {
 }  // namespace
 
 TokenGains find_gradients(Run& run, const model::ModelDir& dir, const calib::Rows& rows, uint64_t seed,
-                          const std::filesystem::path& scratch, GradientVisitor* visitor) {
-  GradientPass pass(run, dir, rows, scratch);
-  pass.forward();
-  TokenGains gains;
-  const HostTensor head = pass.head(seed, visitor);
-  gains.layers = pass.backward(visitor);
-  gains.head = pass.to_host(head);
+                          const StageWork& work, GradientVisitor* visitor) {
+  GradientPass pass(run, dir, rows, work);
+  if (!pass.resume_backward(visitor)) {
+    pass.forward();
+    pass.head(seed, visitor);
+  }
+  pass.backward(visitor);
+  TokenGains gains = pass.take_gains();
   const double steps = static_cast<double>(2 * dir.config().n_layers);
   run.reporter.progress("gradients", steps, steps);
   return gains;

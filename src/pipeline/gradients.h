@@ -1,10 +1,11 @@
 // The gradient stage: what the loss feels of every linear's output, by one forward and one backward pass.
 #pragma once
 
-#include <filesystem>
+#include <string>
 #include <vector>
 
 #include "nn/layer_gradient.h"
+#include "pipeline/job_dir.h"
 #include "pipeline/session.h"
 
 namespace bw::pipeline {
@@ -30,11 +31,20 @@ class GradientVisitor {
   virtual void end(size_t layer, const nn::LayerWeights& weights) = 0;
   // Some tokens of a linear: its input x (T, in) and their gains (T, 1).
   virtual void visit(model::LinearKind kind, const backend::Tensor& x, const backend::Tensor& gains) = 0;
+  // What it has found between two layers, and back again in a later run.
+  virtual io::Json save() = 0;
+  virtual void restore(const io::Json& found) = 0;
 };
 
-// `scratch`: a directory for the layers' inputs (2 bytes · tokens · hidden · layers). `seed`: of the drawn successors.
-// visitor: may be null.
+// Where a stage keeps what a later run continues from. key: of all that its results depend on.
+struct StageWork {
+  JobDir& job;
+  std::string key;
+};
+
+// `seed`: of the drawn successors. visitor: may be null. The work folder takes 2 bytes · tokens · hidden · layers for
+// the layers' inputs, which are gone at the end.
 TokenGains find_gradients(Run& run, const model::ModelDir& dir, const calib::Rows& rows, uint64_t seed,
-                          const std::filesystem::path& scratch, GradientVisitor* visitor);
+                          const StageWork& work, GradientVisitor* visitor);
 
 }  // namespace bw::pipeline

@@ -5,8 +5,8 @@
 namespace bw::pipeline {
 
 LayerFeed::LayerFeed(Run& run, const model::ModelDir& dir, const nn::Decoder& decoder,
-                     const nn::Decoder::LinearLoader& load, std::string job, Order order)
-    : run_(run), dir_(dir), decoder_(decoder), load_(load), job_(std::move(job)), order_(order) {}
+                     const nn::Decoder::LinearLoader& load, std::string job, Order order, size_t done)
+    : run_(run), dir_(dir), decoder_(decoder), load_(load), job_(std::move(job)), order_(order), next_(done) {}
 
 nn::LayerWeights LayerFeed::load() {
   const size_t layer = layer_at(next_);

@@ -13,9 +13,10 @@ namespace bw::pipeline {
 class LayerFeed {
  public:
   enum class Order { kForward, kBackward };
-  // `job` is the first word of its stages' names. All must outlive it.
+  // `job` is the first word of its stages' names. `done`: layers at the beginning of the order that are not wanted any
+  // more. All must outlive it.
   LayerFeed(Run& run, const model::ModelDir& dir, const nn::Decoder& decoder, const nn::Decoder::LinearLoader& load,
-            std::string job, Order order = Order::kForward);
+            std::string job, Order order = Order::kForward, size_t done = 0);
 
   // Layers that are on the device already, by number: next() gives these away instead of loading. Must outlive it.
   void take_from(std::vector<nn::LayerWeights>& kept) { kept_ = &kept; }
@@ -35,7 +36,7 @@ class LayerFeed {
   const nn::Decoder::LinearLoader& load_;
   std::string job_;
   Order order_;
-  size_t next_ = 0;  // place in the order of the layer that next() gives
+  size_t next_;  // place in the order of the layer that next() gives
   std::vector<nn::LayerWeights>* kept_ = nullptr;
   std::optional<nn::LayerWeights> ahead_;
   backend::Event before_;  // the end of the layer before the last

@@ -21,22 +21,21 @@ constexpr size_t kDisturbanceTokens = 2048;
 RoundingEffort rounding_effort(Effort effort) {
   switch (effort) {
     case Effort::kFast:
-      return {0.0f, 0};
+      return {0, false};
     case Effort::kNormal:
-      return {0.5f, 2};
+      return {2, true};
     case Effort::kBest:
-      return {0.5f, 8};
+      return {8, true};
   }
   BW_CHECK(!"known effort");
   return {};
 }
 
-PendingLinears LayerQuantizer::enqueue_layer(size_t layer, nn::LayerWeights weights, const Matrix<float>& gains,
-                                             Streams& streams) {
+PendingLinears LayerQuantizer::enqueue_layer(size_t layer, nn::LayerWeights weights, Streams& streams) {
   PendingLinears pending;
-  const Tensor token_weight = upload_site_weights(gains);
+  const Tensor token_weight = upload_site_weights(layer, streams.quantized.tokens());
   nn::LayerWeights original = weights;
-  if (streams.original) decoder_.pack(original, false);
+  decoder_.pack(original, false);
   for (size_t site = 0; site < nn::kSites; ++site) {
     const SiteSums sums = reach_site(layer, site, weights, original, token_weight.cols_slice(site, 1), streams);
     const auto kinds = nn::site_linears(site);
@@ -56,24 +55,22 @@ PendingLinears LayerQuantizer::enqueue_layer(size_t layer, nn::LayerWeights weig
     }
   }
   const StageClock::Span span(run_.clock, "quantize: forward");
-  streams.for_each([&](const nn::RowBatch& batch, nn::Carry& carry, nn::Carry* other) {
+  streams.for_each([&](const nn::RowBatch& batch, nn::Carry& carry, nn::Carry& other) {
     decoder_.advance(weights, layer, nn::kSites - 1, batch, carry);
-    if (other) decoder_.advance(original, layer, nn::kSites - 1, batch, *other);
+    decoder_.advance(original, layer, nn::kSites - 1, batch, other);
   });
   return pending;
 }
 
-PendingLinears LayerQuantizer::enqueue_head(const Matrix<float>& gains, Streams& streams) {
+PendingLinears LayerQuantizer::enqueue_head(Streams& streams) {
   const Tensor norm = decoder_.load_final_norm(dir_);
-  const size_t only = 0;
-  const std::vector<float> weights = token_weights(gains, {&only, 1});
-  const Tensor weight = device_.upload(std::span<const float>(weights), weights.size(), 1);
+  const Tensor weight = upload_head_weights(streams.quantized.tokens());
   SiteSums sums = empty_sums(dir_.config().hidden, 0);
   size_t first = 0;
-  streams.for_each([&](const nn::RowBatch& batch, nn::Carry& carry, nn::Carry* other) {
+  streams.for_each([&](const nn::RowBatch& batch, nn::Carry& carry, nn::Carry& other) {
     const StageClock::Span span(run_.clock, "quantize: Hessians");
-    add_batch(weight.rows_slice(first, batch.tokens()), decoder_.normed(carry.h, norm),
-              other ? decoder_.normed(other->h, norm) : Tensor{}, {}, sums);
+    add_batch(weight.rows_slice(first, batch.tokens()), decoder_.normed(carry.h, norm), decoder_.normed(other.h, norm),
+              {}, sums);
     first += batch.tokens();
   });
   PendingLinears pending;
@@ -90,7 +87,6 @@ bool LayerQuantizer::is_quantized(const model::LinearInfo& info) const {
 
 LayerQuantizer::SiteSums LayerQuantizer::empty_sums(size_t in, size_t out) {
   SiteSums sums{device_.zeros(in, in), {}};
-  if (effort_.correction == 0) return sums;
   (out == 0 ? sums.disturbance.inputs : sums.disturbance.outputs) = device_.zeros(out == 0 ? in : out, in);
   return sums;
 }
@@ -98,7 +94,6 @@ LayerQuantizer::SiteSums LayerQuantizer::empty_sums(size_t in, size_t out) {
 void LayerQuantizer::add_batch(const Tensor& weight, const Tensor& x, const Tensor& original_x, const Missing& missing,
                                SiteSums& sums) {
   device_.enqueue(op::AccumulateGram{x, weight, sums.hessian, run_.precision});
-  if (sums.disturbance.empty()) return;
   for (size_t first = 0; first < x.rows; first += kDisturbanceTokens) {
     const size_t count = std::min(kDisturbanceTokens, x.rows - first);
     const auto part = [&](const Tensor& t) { return t.rows_slice(first, count); };
@@ -119,15 +114,28 @@ void LayerQuantizer::add_batch(const Tensor& weight, const Tensor& x, const Tens
 }
 
 // (tokens, kSites) what each token counts at each site.
-Tensor LayerQuantizer::upload_site_weights(const Matrix<float>& gains) {
-  Matrix<float> weights(gains.rows(), nn::kSites);
+Tensor LayerQuantizer::upload_site_weights(size_t layer, size_t tokens) {
+  Matrix<float> weights(tokens, nn::kSites);
   for (size_t site = 0; site < nn::kSites; ++site) {
-    std::vector<size_t> columns;
-    for (const model::LinearKind kind : nn::site_linears(site)) columns.push_back(static_cast<size_t>(kind));
-    const std::vector<float> of_site = token_weights(gains, columns);
-    for (size_t t = 0; t < of_site.size(); ++t) weights(t, site) = of_site[t];
+    std::vector<float> of_site(tokens, 1.0f);
+    if (effort_.weighs_tokens) {
+      std::vector<size_t> columns;
+      for (const model::LinearKind kind : nn::site_linears(site)) columns.push_back(static_cast<size_t>(kind));
+      of_site = token_weights(gains_.layers[layer], columns);
+    }
+    BW_CHECK(of_site.size() == tokens);
+    for (size_t t = 0; t < tokens; ++t) weights(t, site) = of_site[t];
   }
   return device_.upload(std::as_const(weights).span(), weights.rows(), weights.cols());
+}
+
+// (tokens, 1)
+Tensor LayerQuantizer::upload_head_weights(size_t tokens) {
+  const size_t only = 0;
+  const std::vector<float> weights =
+      effort_.weighs_tokens ? token_weights(gains_.head, {&only, 1}) : std::vector<float>(tokens, 1.0f);
+  BW_CHECK(weights.size() == tokens);
+  return device_.upload(std::span<const float>(weights), tokens, 1);
 }
 
 // Moves the streams to the site and sums what its linears are quantized with.
@@ -142,19 +150,19 @@ LayerQuantizer::SiteSums LayerQuantizer::reach_site(size_t layer, size_t site, c
   const bool adds = alone && (site == 1 ? weights.attention_out_norm : weights.mlp_out_norm).empty();
   SiteSums sums = is_quantized(info) ? empty_sums(info.in, alone ? info.out : 0) : SiteSums{};
   size_t first = 0;
-  streams.for_each([&](const nn::RowBatch& batch, nn::Carry& carry, nn::Carry* other) {
+  streams.for_each([&](const nn::RowBatch& batch, nn::Carry& carry, nn::Carry& other) {
     const auto reach = [&](const nn::LayerWeights& w, nn::Carry& c) {
       const StageClock::Span span(run_.clock, "quantize: forward");
       if (site == 0) decoder_.begin(w, c);
       if (site > 0) decoder_.advance(w, layer, site - 1, batch, c);
     };
     reach(weights, carry);
-    if (other) reach(original, *other);
+    reach(original, other);
     const StageClock::Span span(run_.clock, "quantize: Hessians");
     if (!sums.hessian.empty()) {
       Missing missing{original.linears[static_cast<size_t>(kinds[0])], {}};
-      if (adds && other) missing.sum = {other->h, carry.h};
-      add_batch(token_weight.rows_slice(first, batch.tokens()), carry.x, other ? other->x : Tensor{}, missing, sums);
+      if (adds) missing.sum = {other.h, carry.h};
+      add_batch(token_weight.rows_slice(first, batch.tokens()), carry.x, other.x, missing, sums);
     }
     first += batch.tokens();
   });
@@ -175,9 +183,9 @@ quant::QuantizedLinear LayerQuantizer::quantize_linear(const model::LinearInfo& 
                                                        PendingLinears& pending) {
   const std::string key = dir_.reference_name(info.key);
   const Tensor rows = quant::transposed_in_order(device_, w, factor.order);
-  if (!sums.disturbance.empty()) {
+  {
     const StageClock::Span span(run_.clock, "quantize: targets");
-    quant::correct_target(device_, rows, w, sums.disturbance, factor, effort_.correction);
+    quant::correct_target(device_, rows, w, sums.disturbance, factor, kCorrection);
   }
   w = {};
   Tensor target;

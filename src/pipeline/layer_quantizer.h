@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "codec/exl2.h"
+#include "pipeline/gradients.h"
 #include "pipeline/output_plan.h"
 #include "pipeline/session.h"
 #include "pipeline/streams.h"
@@ -13,12 +14,14 @@
 
 namespace bw::pipeline {
 
-inline constexpr float kDamping = 0.1f;  // of mean(diag H); docs/quality.md has the figures
+// docs/quality.md has the figures behind both.
+inline constexpr float kDamping = 0.1f;     // of mean(diag H)
+inline constexpr float kCorrection = 0.5f;  // share of the step towards the undisturbed outputs
 
 // How much is done for the same bits (docs/quality.md tells what each step brings and costs).
 struct RoundingEffort {
-  float correction = 0;  // share of the step towards the undisturbed outputs; 0: no stream of original states is kept
-  int sweeps = 0;        // of coordinate descent after GPTQ
+  int sweeps = 0;              // of coordinate descent after GPTQ
+  bool weighs_tokens = false;  // by their gains; else all count the same
 };
 RoundingEffort rounding_effort(Effort effort);
 
@@ -30,16 +33,15 @@ struct PendingLinears {
 
 class LayerQuantizer {
  public:
-  // All must outlive it.
+  // All must outlive it. gains: of the tokens of the streams; not looked at where tokens are not weighed.
   LayerQuantizer(Run& run, const model::ModelDir& dir, const nn::Decoder& decoder, const OutputPlan& plan,
-                 RoundingEffort effort)
-      : run_(run), device_(*run.device), dir_(dir), decoder_(decoder), plan_(plan), effort_(effort) {}
+                 RoundingEffort effort, const TokenGains& gains)
+      : run_(run), device_(*run.device), dir_(dir), decoder_(decoder), plan_(plan), effort_(effort), gains_(gains) {}
 
-  // Enqueues the quantization of the layer's linears and the move of the streams through the layer. gains: (tokens,
-  // kLinearsPerLayer)
-  PendingLinears enqueue_layer(size_t layer, nn::LayerWeights weights, const Matrix<float>& gains, Streams& streams);
-  // The same for the head, which reads the final norm of the states; these stay as they are. gains: (tokens, 1)
-  PendingLinears enqueue_head(const Matrix<float>& gains, Streams& streams);
+  // Enqueues the quantization of the layer's linears and the move of the streams through the layer.
+  PendingLinears enqueue_layer(size_t layer, nn::LayerWeights weights, Streams& streams);
+  // The same for the head, which reads the final norm of the states; these stay as they are.
+  PendingLinears enqueue_head(Streams& streams);
 
  private:
   // What the linears of a site share: they read the same inputs.
@@ -61,7 +63,8 @@ class LayerQuantizer {
   };
   void add_batch(const backend::Tensor& weight, const backend::Tensor& x, const backend::Tensor& original_x,
                  const Missing& missing, SiteSums& sums);
-  backend::Tensor upload_site_weights(const Matrix<float>& gains);
+  backend::Tensor upload_site_weights(size_t layer, size_t tokens);
+  backend::Tensor upload_head_weights(size_t tokens);
   SiteSums reach_site(size_t layer, size_t site, const nn::LayerWeights& weights, const nn::LayerWeights& original,
                       const backend::Tensor& token_weight, Streams& streams);
   quant::Factor factorize(const std::string& key, const backend::Tensor& hessian, bool keep_hessian,
@@ -76,6 +79,7 @@ class LayerQuantizer {
   const nn::Decoder& decoder_;
   const OutputPlan& plan_;
   RoundingEffort effort_;
+  const TokenGains& gains_;
 };
 
 }  // namespace bw::pipeline

@@ -67,11 +67,21 @@ class LayerPricer final : public GradientVisitor {
     pending_ = std::move(pending);
   }
 
-  // After the last layer. The head comes last, though it was priced first: where states are no numbers, the error names
-  // a layer.
+  // Between two layers, or after the last. The head comes last, though it was priced first: where states are no
+  // numbers, the error names a layer.
   void finish() {
     finish_layer();
-    if (pending_head_.matrix) take(pending_head_);
+    if (pending_head_.matrix) take(std::exchange(pending_head_, {}));
+  }
+
+  io::Json save() override {
+    finish();
+    return {{"measurement", to_json(m_)}, {"dead_inputs", dead_inputs_}};
+  }
+
+  void restore(const io::Json& found) override {
+    m_ = parse_measurement(found.at("measurement"), "the work folder");
+    dead_inputs_ = found.at("dead_inputs").get<size_t>();
   }
 
   // Inputs of linears that no token has made active.
@@ -163,7 +173,7 @@ void tell_plain_blocks(const Measurement& m, Reporter& reporter) {
 }  // namespace
 
 Measured measure_model(Run& run, const model::ModelDir& dir, const calib::Rows& rows, uint64_t seed,
-                       const std::filesystem::path& scratch, double min_step) {
+                       const StageWork& work, double min_step) {
   Measured result;
   Measurement& m = result.measurement;
   m = shape_measurement(dir);
@@ -173,7 +183,7 @@ Measured measure_model(Run& run, const model::ModelDir& dir, const calib::Rows& 
   m.rows = rows.count();
   m.length = rows.length;
   LayerPricer pricer(run, min_step, m);
-  result.gains = find_gradients(run, dir, rows, seed, scratch, &pricer);
+  result.gains = find_gradients(run, dir, rows, seed, work, &pricer);
   pricer.finish();
   if (pricer.dead_inputs() > 0) {
     run.reporter.note("measure", fmt::format("{} inputs of linears were never active", pricer.dead_inputs()));

@@ -10,6 +10,7 @@
 #include "bitwright/error.h"
 #include "codec/exl2.h"
 #include "io/file_write.h"
+#include "io/printable.h"
 #include "nn/decoder.h"
 
 namespace bw::pipeline {
@@ -77,19 +78,22 @@ codec::Candidate parse_candidate(const io::Json& json, const MatrixMeasurement& 
 MatrixMeasurement parse_matrix(const io::Json& json, const std::string& name) {
   MatrixMeasurement matrix;
   matrix.key = string_of(json, "key", name);
-  const std::string where = name + ": " + matrix.key;
+  const std::string where = name + ": " + io::printable(matrix.key);
   matrix.in = static_cast<uint32_t>(unsigned_of(json, "in", where, 1u << 30));
   matrix.out = static_cast<uint32_t>(unsigned_of(json, "out", where, 1u << 30));
   matrix.bias_bits = unsigned_of(json, "bias_bits", where, uint64_t{1} << 40);
   const io::Json& list = member(json, "candidates", where);
   if (!list.is_array()) damaged(where, "'candidates' is not a list");
+  if (!list.empty() && !codec::can_store(matrix.in, matrix.out)) {
+    damaged(where, fmt::format("candidates for {} x {}, which cannot be stored", matrix.out, matrix.in));
+  }
   for (const io::Json& candidate : list) matrix.candidates.push_back(parse_candidate(candidate, matrix, where));
   return matrix;
 }
 
 LinearMeasurement parse_linear(const io::Json& json, const std::string& name) {
   LinearMeasurement linear{parse_matrix(json, name)};
-  const std::string where = name + ": " + linear.key;
+  const std::string where = name + ": " + io::printable(linear.key);
   linear.layer = unsigned_of(json, "layer", where, 1u << 20);
   linear.kind = static_cast<model::LinearKind>(unsigned_of(json, "kind", where, model::kLinearsPerLayer - 1));
   return linear;
@@ -155,8 +159,8 @@ Measurement parse_measurement(const io::Json& json, const std::string& name) {
     damaged(name, "this is not a measurement that Bitwright wrote");
   }
   if (member(json, "version", name) != kVersion) {
-    damaged(name,
-            fmt::format("measurement version {}, this program reads version {}", json["version"].dump(), kVersion));
+    damaged(name, fmt::format("measurement version {}, this program reads version {}",
+                              io::printable(json["version"].dump()), kVersion));
   }
   Measurement m;
   m.fingerprint = string_of(json, "model", name);
@@ -181,8 +185,8 @@ Measurement load_measurement(const std::filesystem::path& path, const model::Mod
   Measurement m = parse_measurement(io::load_json(path), name);
   const std::string model = fingerprint(dir);
   if (m.fingerprint != model) {
-    damaged(name,
-            fmt::format("it was measured on another model (fingerprint {}, this model has {})", m.fingerprint, model));
+    damaged(name, fmt::format("it was measured on another model (fingerprint {}, this model has {})",
+                              io::printable(m.fingerprint), model));
   }
   const Measurement shapes = shape_measurement(dir);
   if (m.linears.size() != shapes.linears.size()) {
@@ -192,14 +196,14 @@ Measurement load_measurement(const std::filesystem::path& path, const model::Mod
     const LinearMeasurement &found = m.linears[i], &expected = shapes.linears[i];
     if (!same_shape(found, expected) || found.layer != expected.layer || found.kind != expected.kind ||
         found.candidates.empty() != expected.candidates.empty()) {
-      damaged(name, fmt::format("entry {} ({}) does not describe the model's {} of {} x {}", i, found.key, expected.key,
-                                expected.out, expected.in));
+      damaged(name, fmt::format("entry {} ({}) does not describe the model's {} of {} x {}", i,
+                                io::printable(found.key), expected.key, expected.out, expected.in));
     }
   }
   if (!same_head(m.head, shapes.head)) {
-    damaged(name,
-            fmt::format("the entry of the head ({}) does not describe the model's {} of {} x {} at {} widths",
-                        m.head.key, shapes.head.key, shapes.head.out, shapes.head.in, shapes.head.candidates.size()));
+    damaged(name, fmt::format("the entry of the head ({}) does not describe the model's {} of {} x {} at {} widths",
+                              io::printable(m.head.key), shapes.head.key, shapes.head.out, shapes.head.in,
+                              shapes.head.candidates.size()));
   }
   return m;
 }

@@ -18,60 +18,122 @@ void note_oddities(const quant::FactorReport& factor, const std::string& where, 
   }
 }
 
-// Waits for the codes, checks them and writes them to a file.
-void write(Run& run, const OutputPlan& plan, PendingLinears pending, const std::filesystem::path& path) {
-  const StageClock::Span span(run.clock, "quantize: write");
-  std::vector<std::pair<std::string, codec::Exl2Linear>> linears;
-  if (!pending.linears.empty()) run.device->wait(pending.linears.back().second.differences, "codes");
-  for (auto& [where, status] : pending.statuses) {
-    run.device->wait(status, "codes");
-    note_oddities(quant::factor_report(status.as<int32_t>(), kDamping, where), where, run.reporter);
-  }
-  std::vector<io::TensorPlan> plans;
-  for (auto& [key, packed] : pending.linears) {
-    linears.emplace_back(key, codec::finish(*run.device, std::move(packed), key));
-    for (io::TensorPlan& p : codec::tensor_plans(key, plan.layouts.at(key), linears.back().second.out)) {
-      plans.push_back(std::move(p));
+constexpr const char* kStates = "states.piece";
+
+class QuantizeStage {
+ public:
+  QuantizeStage(Run& run, const model::ModelDir& dir, const CalibrationData& calibration, const OutputPlan& plan,
+                Effort effort, const io::PieceDir& layers, const StageWork& work)
+      : run_(run),
+        dir_(dir),
+        plan_(plan),
+        layers_(layers),
+        work_(work),
+        decoder_(*run.device, dir.config(), calibration.rows.length, run.precision),
+        load_(linear_loader(dir, *run.device)),
+        streams_{embed_rows(run, decoder_, dir, calibration.rows, kStreams),
+                 embed_rows(run, decoder_, dir, calibration.rows, kStreams)},
+        quantizer_(run, dir, decoder_, plan, rounding_effort(effort), calibration.gains) {}
+
+  void run() {
+    const size_t layers = dir_.config().n_layers, done = resume();
+    const auto steps = static_cast<double>(layers + 1);
+    LayerFeed feed(run_, dir_, decoder_, load_, "quantize", LayerFeed::Order::kForward, done);
+    for (size_t layer = done; layer < layers; ++layer) {
+      run_.reporter.progress("quantize", static_cast<double>(layer), steps, fmt::format("layer {}", layer));
+      PendingLinears next = quantizer_.enqueue_layer(layer, feed.next(), streams_);
+      feed.all_enqueued();
+      write_pending();  // of the layer before: the device has been given this one
+      pending_.emplace(layer, std::move(next));
+      if (work_.job.due()) save(layer + 1);
     }
+    write_pending();
+    run_.reporter.progress("quantize", static_cast<double>(layers), steps, "head");
+    if (plan_.layouts.contains(dir_.reference_name(dir_.head().key))) {
+      pending_.emplace(layers, quantizer_.enqueue_head(streams_));
+      write_pending();
+    }
+    run_.reporter.progress("quantize", steps, steps);
   }
-  const size_t parts = linears.empty() ? 1 : plans.size() / linears.size();
-  io::write_safetensors(path, plans,
-                        [&](size_t i) { return codec::tensor_bytes(linears[i / parts].second, i % parts); });
-}
+
+ private:
+  static constexpr size_t kStreams = 2;
+
+  // Layers that an earlier run has finished; the streams are then behind them.
+  size_t resume() {
+    if (!work_.job.has(layers_, kStates, work_.key)) return 0;
+    io::PieceReader piece(layers_, kStates);
+    const size_t done = piece.header().value("done", size_t{0});
+    if (done > dir_.config().n_layers) return 0;
+    for (size_t layer = 0; layer < done; ++layer) {
+      if (!work_.job.has(layers_, layer_piece(layer), work_.key)) return 0;
+    }
+    streams_.quantized.restore(piece);
+    streams_.original.restore(piece);
+    work_.job.tell_resumed(fmt::format("{} of {} layers are quantized already", done, dir_.config().n_layers));
+    return done;
+  }
+
+  void save(size_t done) {
+    write_pending();
+    const StageClock::Span span(run_.clock, "quantize: save states");
+    io::PieceWriter piece(layers_, kStates, {{"done", done}});
+    streams_.quantized.save(piece);
+    streams_.original.save(piece);
+    piece.seal(work_.key);
+    work_.job.saved();
+  }
+
+  // Waits for the codes, checks them and writes them.
+  void write_pending() {
+    if (!pending_) return;
+    auto [layer, pending] = std::move(*pending_);
+    pending_.reset();
+    const StageClock::Span span(run_.clock, "quantize: write");
+    std::vector<std::pair<std::string, codec::Exl2Linear>> linears;
+    if (!pending.linears.empty()) run_.device->wait(pending.linears.back().second.differences, "codes");
+    for (auto& [where, status] : pending.statuses) {
+      run_.device->wait(status, "codes");
+      note_oddities(quant::factor_report(status.as<int32_t>(), kDamping, where), where, run_.reporter);
+    }
+    std::vector<io::TensorPlan> plans;
+    for (auto& [key, packed] : pending.linears) {
+      linears.emplace_back(key, codec::finish(*run_.device, std::move(packed), key));
+      for (io::TensorPlan& p : codec::tensor_plans(key, plan_.layouts.at(key), linears.back().second.out)) {
+        plans.push_back(std::move(p));
+      }
+    }
+    const size_t parts = linears.empty() ? 1 : plans.size() / linears.size();
+    const std::string name = layer_piece(layer);
+    io::write_safetensors(layers_.file(name), plans,
+                          [&](size_t i) { return codec::tensor_bytes(linears[i / parts].second, i % parts); });
+    layers_.seal(name, work_.key);
+  }
+
+  Run& run_;
+  const model::ModelDir& dir_;
+  const OutputPlan& plan_;
+  const io::PieceDir& layers_;
+  const StageWork& work_;
+  nn::Decoder decoder_;
+  nn::Decoder::LinearLoader load_;
+  Streams streams_;
+  LayerQuantizer quantizer_;
+  std::optional<std::pair<size_t, PendingLinears>> pending_;  // the last layer, its codes on their way to the host
+};
 
 }  // namespace
 
-std::filesystem::path layer_file(const std::filesystem::path& layers_dir, size_t layer) {
-  return layers_dir / fmt::format("layer-{:05}.safetensors", layer);
+std::string layer_piece(size_t layer) { return fmt::format("layer-{:05}.piece.safetensors", layer); }
+
+void discard_layers(const io::PieceDir& layers, size_t n_layers) {
+  layers.discard(kStates);  // first: what is left of the others means nothing without it
+  for (size_t layer = 0; layer <= n_layers; ++layer) layers.discard(layer_piece(layer));
 }
 
-void quantize_layers(Run& run, const model::ModelDir& dir, const calib::Rows& rows, const TokenGains& gains,
-                     const OutputPlan& plan, Effort effort, const std::filesystem::path& layers_dir) {
-  const nn::Decoder decoder(*run.device, dir.config(), rows.length, run.precision);
-  const RoundingEffort rounding = rounding_effort(effort);
-  const size_t copies = rounding.correction > 0 ? 2 : 1;
-  Streams streams{embed_rows(run, decoder, dir, rows, copies), std::nullopt};
-  if (copies == 2) streams.original.emplace(embed_rows(run, decoder, dir, rows, copies));
-  const nn::Decoder::LinearLoader load = linear_loader(dir, *run.device);
-  LayerFeed feed(run, dir, decoder, load, "quantize");
-  LayerQuantizer quantizer(run, dir, decoder, plan, rounding);
-  const size_t layers = dir.config().n_layers;
-  const auto steps = static_cast<double>(layers + 1);
-  // Of the layer before: the device is given the next one before it is waited for.
-  std::optional<PendingLinears> pending;
-  for (size_t layer = 0; layer < layers; ++layer) {
-    run.reporter.progress("quantize", static_cast<double>(layer), steps, fmt::format("layer {}", layer));
-    PendingLinears next = quantizer.enqueue_layer(layer, feed.next(), gains.layers[layer], streams);
-    feed.all_enqueued();
-    if (pending) write(run, plan, std::move(*pending), layer_file(layers_dir, layer - 1));
-    pending = std::move(next);
-  }
-  if (pending) write(run, plan, std::move(*pending), layer_file(layers_dir, layers - 1));
-  run.reporter.progress("quantize", static_cast<double>(layers), steps, "head");
-  if (plan.layouts.contains(dir.reference_name(dir.head().key))) {
-    write(run, plan, quantizer.enqueue_head(gains.head, streams), layer_file(layers_dir, layers));
-  }
-  run.reporter.progress("quantize", steps, steps);
+void quantize_layers(Run& run, const model::ModelDir& dir, const CalibrationData& calibration, const OutputPlan& plan,
+                     Effort effort, const io::PieceDir& layers, const StageWork& work) {
+  QuantizeStage(run, dir, calibration, plan, effort, layers, work).run();
 }
 
 }  // namespace bw::pipeline

@@ -7,13 +7,23 @@
 
 namespace bw::pipeline {
 
-// Quantizes every linear of `plan` and writes one file per layer, and one for the head, into `layers_dir` (see
-// layer_file). `gains` of the same rows weigh the tokens. Each packed linear is unpacked and compared before it is
-// written; a difference is Error(kInternal).
-void quantize_layers(Run& run, const model::ModelDir& dir, const calib::Rows& rows, const TokenGains& gains,
-                     const OutputPlan& plan, Effort effort, const std::filesystem::path& layers_dir);
+// The rows, and what each of their tokens feels of every linear; empty where the effort does not weigh tokens (see
+// rounding_effort).
+struct CalibrationData {
+  calib::Rows rows;
+  TokenGains gains;
+};
 
-// "layer-00003.safetensors"; layer == n_layers stands for the head.
-std::filesystem::path layer_file(const std::filesystem::path& layers_dir, size_t layer);
+// Quantizes every linear of `plan` and writes a piece for every layer, and one for the head, into `layers` (see
+// layer_piece); those that an earlier run left there under the same key are kept, as far as its states go on from them.
+// Each packed linear is unpacked and compared before it is written; a difference is Error(kInternal).
+void quantize_layers(Run& run, const model::ModelDir& dir, const CalibrationData& calibration, const OutputPlan& plan,
+                     Effort effort, const io::PieceDir& layers, const StageWork& work);
+
+// "layer-00003.piece.safetensors"; layer == n_layers stands for the head.
+std::string layer_piece(size_t layer);
+
+// Removes what quantize_layers has left in `layers`.
+void discard_layers(const io::PieceDir& layers, size_t n_layers);
 
 }  // namespace bw::pipeline

@@ -1,7 +1,6 @@
 #include "pipeline/session.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/format.h>
 
@@ -11,23 +10,9 @@
 #include "calib/self_generate.h"
 #include "codec/exl2.h"
 #include "io/file_write.h"
+#include "model/finite.h"
 
 namespace bw::pipeline {
-namespace {
-
-void check_finite(MatrixView<const float> w, const std::string& key) {
-  const std::span<const float> all(w.data, w.rows * w.cols);
-  const auto bad = std::find_if(all.begin(), all.end(), [](float x) { return !std::isfinite(x); });
-  if (bad == all.end()) return;
-  const auto at = static_cast<size_t>(bad - all.begin());
-  throw Error(
-      ErrorCode::kModel,
-      fmt::format("{}.weight: row {}, column {} is {}, not a finite number", key, at / w.cols, at % w.cols, *bad),
-      "the model is damaged; download it again");
-}
-
-}  // namespace
-
 backend::Precision precision_of(Arithmetic arithmetic) {
   switch (arithmetic) {
     case Arithmetic::kF32:
@@ -48,7 +33,7 @@ nn::Decoder::LinearLoader linear_loader(const model::ModelDir& dir, backend::Bac
     }
     backend::HostTensor w = device.stage(info.out, info.in);
     dir.load_linear(info, w.as<float>());
-    check_finite(w.view<float>(), info.key);
+    model::check_finite(w.as<float>(), info.in, 0, info.key + ".weight");
     return device.upload(std::move(w));
   };
 }

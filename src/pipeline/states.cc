@@ -56,6 +56,22 @@ void States::for_each_with(
   walk(&other, [&](size_t i) { body(entries_[i].batch, entries_[i].carry, other.entries_[i].carry); });
 }
 
+void States::save(io::PieceWriter& piece) {
+  for_each([&](const nn::RowBatch&, nn::Carry& carry) {
+    const backend::HostTensor h = device_.download(carry.h);
+    device_.wait(h, "states");
+    piece.write(h.raw());
+  });
+}
+
+void States::restore(io::PieceReader& piece) {
+  for_each([&](const nn::RowBatch&, nn::Carry& carry) {
+    backend::HostTensor h = device_.stage(carry.h.rows, carry.h.cols);
+    piece.read_values(h.raw());
+    carry = {device_.upload(std::move(h)), {}};
+  });
+}
+
 backend::Tensor States::take(size_t i) {
   Entry& entry = entries_[i];
   if (!on_device_) fetch(i);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <vector>
 
+#include "io/piece_file.h"
 #include "nn/decoder.h"
 
 namespace bw::pipeline {
@@ -30,6 +31,10 @@ class States {
   // The same for two states of the same rows side by side.
   void for_each_with(States& other,
                      const std::function<void(const nn::RowBatch& batch, nn::Carry& carry, nn::Carry& others)>& body);
+  // Writes the residual streams of all batches (a carry's x is not kept: a layer makes it anew), and puts back what was
+  // written from states of the same rows.
+  void save(io::PieceWriter& piece);
+  void restore(io::PieceReader& piece);
   // The residual stream of batch i, which is given up.
   backend::Tensor take(size_t i);
 

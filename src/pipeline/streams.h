@@ -1,27 +1,17 @@
 // The calibration rows on their way through the model that is being quantized.
 #pragma once
 
-#include <functional>
-#include <optional>
-
 #include "pipeline/states.h"
 
 namespace bw::pipeline {
 
-// The states behind the layers as quantized, and beside them those behind the original ones, where these are wanted.
+// The states behind the layers as quantized, and beside them those behind the original ones.
 struct Streams {
-  States quantized;
-  std::optional<States> original;
+  States quantized, original;
 
-  using Body = std::function<void(const nn::RowBatch& batch, nn::Carry& carry, nn::Carry* original)>;
-  // Calls body for every batch in order; `original` is null without that stream.
-  void for_each(const Body& body) {
-    const auto alone = [&](const nn::RowBatch& batch, nn::Carry& carry) { body(batch, carry, nullptr); };
-    const auto both = [&](const nn::RowBatch& batch, nn::Carry& carry, nn::Carry& other) {
-      body(batch, carry, &other);
-    };
-    original ? quantized.for_each_with(*original, both) : quantized.for_each(alone);
-  }
+  using Body = std::function<void(const nn::RowBatch& batch, nn::Carry& quantized, nn::Carry& original)>;
+  // Calls body for every batch in order.
+  void for_each(const Body& body) { quantized.for_each_with(original, body); }
 };
 
 }  // namespace bw::pipeline

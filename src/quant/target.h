@@ -6,12 +6,11 @@
 namespace bw::quant {
 
 // Sums over tokens t with weights g_t, of undisturbed inputs x_t and of the disturbed ones z_t that the linear will
-// see: one of two, or neither where nothing is to be corrected.
+// see: one of two.
 struct Disturbance {
   backend::Tensor inputs;   // (in, in) Σ g (x - z) zᵀ, the same for all linears that read x
   backend::Tensor outputs;  // (out, in) Σ g m zᵀ for what is missing, m = w (x - z), and more where outputs are added
                             // to a sum that is off itself
-  bool empty() const { return inputs.empty() && outputs.empty(); }
 };
 
 // Moves the rows that GPTQ aims at, (in, padded out) by transposed_in_order(w, factor.order), towards the weights whose

@@ -67,6 +67,18 @@ TEST(RowsFromStream, TooShortATextIsRefusedWithTheNumbers) {
   expect_error([] { rows_from_stream(count_up(9), {}, SIZE_MAX, SIZE_MAX, "x"); }, ErrorCode::kUsage, {"found 9"});
 }
 
+TEST(SomeOf, TakesRowsAtEvenDistances) {
+  Rows rows;
+  rows.length = 2;
+  rows.source = "text";
+  for (uint32_t i = 0; i < 9; ++i) rows.ids.insert(rows.ids.end(), {10 * i, 10 * i + 1});
+  EXPECT_EQ(some_of(rows, 3).ids, (std::vector<uint32_t>{10, 11, 40, 41, 70, 71}));
+  EXPECT_EQ(some_of(rows, 1).ids, (std::vector<uint32_t>{40, 41}));
+  EXPECT_EQ(some_of(rows, 3).source, "text");
+  EXPECT_EQ(some_of(rows, 3).length, 2u);
+  for (const size_t count : {9, 10, 1000}) EXPECT_EQ(some_of(rows, count).ids, rows.ids);
+}
+
 TEST(TokenizeLong, CutsAfter2To18Characters) {
   const auto tokenizer = tiny_tokenizer();
   // A word of two letters that is one token: cut in the middle, it becomes two.

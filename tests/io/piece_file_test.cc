@@ -39,8 +39,8 @@ TEST(PieceFile, AFileWithoutAHeaderIsAnError) {
   const test::TempDir temp;
   const PieceDir dir(temp.path());
   using namespace std::string_literals;
-  for (const std::string& text : {""s, "1234567"s, "\xff\xff\xff\xff\xff\xff\xff\xff{}"s, "\3\0\0\0\0\0\0\0{}"s,
-                                  "\2\0\0\0\0\0\0\0{x"s}) {
+  for (const std::string& text :
+       {""s, "1234567"s, "\xff\xff\xff\xff\xff\xff\xff\xff{}"s, "\3\0\0\0\0\0\0\0{}"s, "\2\0\0\0\0\0\0\0{x"s}) {
     std::ofstream(dir.file("a.piece"), std::ios::binary) << text;
     test::expect_error([&] { PieceReader reader(dir, "a.piece"); }, ErrorCode::kModel, {"a.piece"});
   }

@@ -53,7 +53,8 @@ class DeviceJob {
       if (sim && e.stage == "gradients" && e.done < layers) halfway = sim->timeline();
     };
     Run run(options, std::move(device));
-    Measured measured = measure_model(run, *dir_, random_rows(rows, length, vocab_), kSeed, folder_.path(), min_step);
+    JobDir job = job_dir(run);
+    Measured measured = measure_model(run, *dir_, random_rows(rows, length, vocab_), kSeed, {job, "measure"}, min_step);
     measurement_ = std::move(measured.measurement);
     StageOutcome result = outcome(run, to_json(measurement_).dump());
     result.halfway = halfway;
@@ -65,25 +66,26 @@ class DeviceJob {
                         Effort effort = Effort::kNormal) {
     Run run({}, std::move(device));
     const OutputPlan plan = plan_for_bpw(*dir_, measurement_, bpw, {});
-    const auto layers_dir = folder_ / ("layers-" + std::to_string(runs_++));
-    std::filesystem::create_directories(layers_dir);
-    const calib::Rows tokens = random_rows(rows, length, vocab_);
-    quantize_layers(run, *dir_, tokens, gains_of(tokens), plan, effort, layers_dir);
+    JobDir job = job_dir(run);
+    const io::PieceDir layers = job.folder("layers");
+    quantize_layers(run, *dir_, calibration_of(random_rows(rows, length, vocab_)), plan, effort, layers,
+                    {job, "quantize"});
     std::string bytes;
     for (size_t layer = 0; layer <= dir_->config().n_layers; ++layer) {
-      bytes += io::read_file(layer_file(layers_dir, layer), uint64_t{1} << 30);
+      bytes += io::read_file(layers.file(layer_piece(layer)), uint64_t{1} << 30);
     }
     return outcome(run, std::move(bytes));
   }
 
-  // Of the rows; the same on every device, so that what quantizing asks of one can be compared.
-  const TokenGains& gains_of(const calib::Rows& rows) {
-    TokenGains& gains = gains_[rows.ids.size()];
-    if (gains.layers.empty()) {
+  // With the gains of the rows, the same on every device, so that what quantizing asks of one can be compared.
+  const CalibrationData& calibration_of(const calib::Rows& rows) {
+    CalibrationData& data = calibration_[rows.ids.size()];
+    if (data.gains.layers.empty()) {
       Run run({}, backend::make_cpu_backend(2));
-      gains = find_gradients(run, *dir_, rows, kSeed, folder_.path(), nullptr);
+      JobDir job = job_dir(run);
+      data = {rows, find_gradients(run, *dir_, rows, kSeed, {job, "gains"}, nullptr)};
     }
-    return gains;
+    return data;
   }
 
   const Measurement& measurement() const { return measurement_; }
@@ -91,6 +93,12 @@ class DeviceJob {
 
  private:
   static constexpr uint64_t kSeed = 1;
+
+  // A new one, which saves no states on the way.
+  JobDir job_dir(const Run& run) {
+    const WorkOptions options{{}, false, 1e9};
+    return JobDir(folder_ / ("work-" + std::to_string(runs_++)), {"model", "text"}, options, run.reporter);
+  }
 
   static StageOutcome outcome(Run& run, std::string bytes) {
     run.device->wait_all("test");
@@ -108,7 +116,7 @@ class DeviceJob {
   size_t vocab_, runs_ = 0;
   std::optional<model::ModelDir> dir_;
   Measurement measurement_;
-  std::map<size_t, TokenGains> gains_;  // by number of tokens
+  std::map<size_t, CalibrationData> calibration_;  // by number of tokens
 };
 
 }  // namespace bw::pipeline

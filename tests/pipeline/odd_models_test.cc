@@ -287,7 +287,7 @@ TEST_F(OddModel, ADirectoryThatAnotherRunBuildsIsLeftToIt) {
   outer.engine.progress = [&](const ProgressEvent& e) {
     if (e.stage != "quantize" || met) return;
     met = true;
-    expect_error([&] { quantize(inner); }, ErrorCode::kIo, {"out.partial", "another run"});
+    expect_error([&] { quantize(inner); }, ErrorCode::kIo, {"out.work", "another run"});
   };
   quantize(outer);
   EXPECT_TRUE(met);

@@ -1,0 +1,45 @@
+#include "pipeline/layer_inputs.h"
+
+#include <fmt/format.h>
+
+namespace bw::pipeline {
+namespace {
+
+using backend::DType;
+using backend::HostTensor;
+
+std::string name_of(size_t layer) { return fmt::format("inputs-{:05}.piece", layer); }
+
+}  // namespace
+
+void LayerInputs::keep(size_t layer, const std::vector<HostTensor>& parts) const {
+  io::PieceWriter piece(job_.root(), name_of(layer), {{"tokens", tokens_}, {"hidden", hidden_}});
+  if (!parts.empty()) device_.wait(parts.back(), "layer inputs");  // the others have come before
+  for (const HostTensor& part : parts) {
+    device_.wait(part, "layer inputs");
+    piece.write(part.raw());
+  }
+  piece.seal(key_);
+}
+
+bool LayerInputs::has_until(size_t end) const {
+  for (size_t layer = 0; layer < end; ++layer) {
+    if (!job_.has(job_.root(), name_of(layer), key_)) return false;
+  }
+  return true;
+}
+
+HostTensor LayerInputs::read(size_t layer, size_t first, size_t count) const {
+  HostTensor staged = device_.stage(count, hidden_, DType::kBF16);
+  const size_t row_bytes = hidden_ * dtype_size(DType::kBF16);
+  io::PieceReader piece(job_.root(), name_of(layer));
+  piece.take(first * row_bytes);
+  piece.read_values(staged.raw());
+  return staged;
+}
+
+void LayerInputs::discard(size_t layers) const {
+  for (size_t layer = 0; layer < layers; ++layer) job_.root().discard(name_of(layer));
+}
+
+}  // namespace bw::pipeline

@@ -1,0 +1,213 @@
+#include "pipeline/quantize_job.h"
+
+#include <algorithm>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "bitwright/units.h"
+#include "pipeline/compile.h"
+#include "pipeline/job.h"
+#include "pipeline/layer_quantizer.h"
+#include "pipeline/quantize.h"
+
+namespace bw::pipeline {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+// Prices need fewer tokens than rounding does: of so many rows is one for prices, but no fewer tokens than this.
+constexpr size_t kFastShare = 8, kFastTokens = 2048;
+
+calib::Rows rows_to_price(const calib::Rows& rows, Effort effort) {
+  if (effort != Effort::kFast) return rows;
+  return calib::some_of(rows, std::max(rows.count() / kFastShare, (kFastTokens + rows.length - 1) / rows.length));
+}
+
+// What a target is to be, and what has become of it.
+struct Target {
+  fs::path output;
+  double bpw = 0;  // 0: a size
+  std::string key;
+  std::unique_ptr<io::PieceDir> folder;
+  std::unique_ptr<OutputBuilder> builder;  // null: finished by an earlier run
+  QuantizeResult result;
+
+  std::string name() const { return bpw > 0 ? fmt::format("{}bpw", bpw) : "size"; }
+  // In the root of the work folder, where it stays until all else there is gone: with it, the output is known to be
+  // ours and complete.
+  std::string finished_piece() const { return fmt::format("finished-{}.piece", name()); }
+};
+
+// Of all that the result of a target depends on and that is known before any work.
+std::string target_key(const Run& run, const QuantizeOptions& o, const JobIdentity& identity,
+                       const std::optional<Measurement>& measurement, double bpw) {
+  const CalibrationOptions& c = o.calibration;
+  return piece_key({engine_key(run), identity.model, identity.text, fmt::format("{} {} {}", c.rows, c.length, c.seed),
+                    measurement ? to_json(*measurement).dump() : "",
+                    fmt::format("{} {} {} {} {}", bpw, o.size.value_or(0), o.head_bits.value_or(0), o.shard_bytes,
+                                static_cast<int>(o.effort))});
+}
+
+io::Json to_json(const QuantizeResult& r) {
+  return {{"bpw_linears", r.bpw_linears},
+          {"bpw_head", r.bpw_head},
+          {"predicted_kld", r.predicted_kld},
+          {"planned_bytes", r.planned_bytes},
+          {"written_bytes", r.written_bytes}};
+}
+
+QuantizeResult result_of(const io::Json& json) {
+  QuantizeResult r;
+  r.bpw_linears = json.at("bpw_linears").get<double>();
+  r.bpw_head = json.at("bpw_head").get<double>();
+  r.predicted_kld = json.at("predicted_kld").get<double>();
+  r.planned_bytes = json.at("planned_bytes").get<uint64_t>();
+  r.written_bytes = json.at("written_bytes").get<uint64_t>();
+  return r;
+}
+
+class QuantizeJob {
+ public:
+  QuantizeJob(Run& run, const model::ModelDir& dir, const QuantizeOptions& options, Clock::time_point start)
+      : run_(run), dir_(dir), options_(options), start_(start) {
+    if (options.measurement) measurement_ = load_measurement(*options.measurement, dir);
+  }
+
+  std::vector<QuantizeResult> run() {
+    open();
+    find_targets();
+    if (std::any_of(targets_.begin(), targets_.end(), [](const Target& t) { return t.builder != nullptr; })) {
+      job_->keep_for_later([&] {
+        calibrate();
+        for (Target& target : targets_) {
+          if (target.builder) write(target);
+        }
+      });
+    }
+    forget_calibration(*job_);
+    job_->remove();
+    std::vector<QuantizeResult> results;
+    for (const Target& target : targets_) {
+      results.push_back(target.result);
+      results.back().output = target.output;
+      results.back().bpw_target = target.bpw;
+    }
+    return results;
+  }
+
+ private:
+  void open() {
+    const fs::path work = work_path(options_.work, options_.model, options_.output);
+    const std::vector<fs::path> outputs = outputs_of(options_);
+    if (!fs::exists(work)) {  // nothing can be finished: refuse before anything is made
+      for (const fs::path& output : outputs) check_output_path(dir_.path(), output, options_.overwrite);
+    }
+    const JobIdentity identity{fingerprint(dir_), text_fingerprint(options_.calibration.files)};
+    job_ = std::make_unique<JobDir>(work, identity, options_.work, run_.reporter);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      Target target;
+      target.output = outputs[i];
+      target.bpw = options_.bpw.empty() ? 0 : options_.bpw[i];
+      target.key = target_key(run_, options_, identity, measurement_, target.bpw);
+      targets_.push_back(std::move(target));
+    }
+    run_.reporter.advise_interrupted(kept_advice(work));
+  }
+
+  // Tells the finished targets from those that are still to be written, and makes the builders of these.
+  void find_targets() {
+    for (Target& target : targets_) {
+      target.folder = std::make_unique<io::PieceDir>(job_->folder(target.name()));
+      const std::string finished = target.finished_piece();
+      if (job_->has(job_->root(), finished, target.key) && settle_output(target.output)) {
+        target.result = result_of(io::PieceReader(job_->root(), finished).header());
+        job_->tell_resumed(fmt::format("{} is complete", target.output.string()));
+        continue;
+      }
+      target.builder = std::make_unique<OutputBuilder>(dir_, target.output, options_.overwrite);
+    }
+  }
+
+  void calibrate() {
+    const uint64_t seed = options_.calibration.seed;
+    calibration_.rows = rows_of_job(run_, dir_, options_.calibration, *job_);
+    const bool weighs = rounding_effort(options_.effort).weighs_tokens;
+    if (!measurement_) {
+      const calib::Rows priced = rows_to_price(calibration_.rows, options_.effort);
+      Measured measured = measure_in_job(run_, dir_, priced, seed, *job_);
+      measurement_ = std::move(measured.measurement);
+      if (weighs) calibration_.gains = std::move(measured.gains);
+    } else if (weighs) {
+      calibration_.gains = gains_in_job(run_, dir_, calibration_.rows, seed, *job_);
+    }
+    // What the output's config tells of calibration are the rows that it is quantized with.
+    measurement_->source = calibration_.rows.source;
+    measurement_->rows = calibration_.rows.count();
+    measurement_->length = calibration_.rows.length;
+  }
+
+  void write(Target& target) {
+    const OutputOptions output{options_.head_bits, options_.shard_bytes, 0};
+    const OutputPlan plan = options_.size ? plan_for_size(dir_, *measurement_, *options_.size, output)
+                                          : plan_for_bpw(dir_, *measurement_, target.bpw, output);
+    run_.reporter.note("allocate", fmt::format("{}: {:.4f} bits per weight, head {:.3f}, {} bytes ({}) planned",
+                                               target.output.string(), plan.bpw_linears, plan.bpw_head, plan.bytes,
+                                               format_bytes(plan.bytes)));
+    check_space(target.output, plan.bytes);
+    const StageWork work{*job_, piece_key({target.key, layouts_key(plan)})};
+    quantize_layers(run_, dir_, calibration_, plan, options_.effort, *target.folder, work);
+    QuantizeResult& r = target.result;
+    r.bpw_linears = plan.bpw_linears;
+    r.bpw_head = plan.bpw_head;
+    r.predicted_kld = plan.predicted_kld;
+    r.planned_bytes = plan.bytes;
+    {
+      const StageClock::Span span(run_.clock, "compile");
+      r.written_bytes = target.builder->finish(run_, plan, target.folder->path(), [&](uint64_t bytes) {
+        r.written_bytes = bytes;
+        io::PieceWriter(job_->root(), target.finished_piece(), to_json(r)).seal(target.key);
+      });
+    }
+    discard_layers(*target.folder, dir_.config().n_layers);
+    r.stages = run_.clock.times();
+    r.seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+  }
+
+  static std::string layouts_key(const OutputPlan& plan) {
+    std::string text;
+    for (const auto& [key, layout] : plan.layouts) text += fmt::format("{} {}\n", key, layout.to_string());
+    return text;
+  }
+
+  Run& run_;
+  const model::ModelDir& dir_;
+  const QuantizeOptions& options_;
+  Clock::time_point start_;
+  std::optional<Measurement> measurement_;
+  std::unique_ptr<JobDir> job_;
+  std::vector<Target> targets_;
+  CalibrationData calibration_;
+};
+
+}  // namespace
+
+std::vector<fs::path> outputs_of(const QuantizeOptions& o) {
+  if (o.bpw.size() <= 1) return {o.output};
+  std::vector<fs::path> outputs;
+  for (const double bpw : o.bpw) {
+    fs::path path = o.output.lexically_normal();
+    if (!path.has_filename()) path = path.parent_path();
+    path += fmt::format("-{}bpw", bpw);
+    outputs.push_back(std::move(path));
+  }
+  return outputs;
+}
+
+std::vector<QuantizeResult> run_quantize_job(Run& run, const model::ModelDir& dir, const QuantizeOptions& options,
+                                             Clock::time_point start) {
+  return QuantizeJob(run, dir, options, start).run();
+}
+
+}  // namespace bw::pipeline

@@ -1,0 +1,244 @@
+// Jobs that are ended at any moment, and what the same call makes of what they have left.
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "bitwright/bitwright.h"
+#include "io/file_write.h"
+#include "support/errors.h"
+#include "support/temp_dir.h"
+
+namespace bw {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kModel = fs::path(BW_FIXTURES) / "models" / "llama";
+
+std::string read_bytes(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::map<std::string, std::string> contents(const fs::path& dir) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(dir)) {
+    if (entry.is_regular_file()) files[fs::relative(entry.path(), dir).string()] = read_bytes(entry.path());
+  }
+  return files;
+}
+
+void write_text(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+
+class Resume : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string text;
+    for (int i = 0; text.size() < 3000; ++i) text += "Line " + std::to_string(i * i) + " of the log says so. ";
+    write_text(text_, text);
+    quantize(options("whole"));
+    whole_ = contents(dir_ / "whole");
+  }
+
+  QuantizeOptions options(const std::string& output) {
+    QuantizeOptions o;
+    o.model = kModel;
+    o.output = dir_ / output;
+    o.bpw = {4.5};
+    o.calibration = {{text_}, 4, 32, 1};
+    o.work.checkpoint_seconds = 0;
+    o.engine.threads = 2;
+    o.engine.progress = [&](const ProgressEvent& e) {
+      if (e.kind == ProgressEvent::Kind::kWarning) warnings_.push_back(e.text);
+      stages_.insert(std::string(e.stage));
+    };
+    return o;
+  }
+
+  // Runs until the caller is asked for the n-th time whether to go on, and says no. False: the run was over before.
+  bool stopped_at(QuantizeOptions o, int n) {
+    int asked = 0;
+    o.engine.interrupted = [&] { return ++asked >= n; };
+    try {
+      quantize(o);
+      return false;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::kInterrupted) << e.what();
+      return true;
+    }
+  }
+
+  test::TempDir dir_;
+  fs::path text_ = dir_ / "text.txt";
+  std::map<std::string, std::string> whole_;
+  std::vector<std::string> warnings_;
+  std::set<std::string> stages_;
+};
+
+TEST_F(Resume, AJobThatIsStoppedAgainAndAgainEndsWithTheSameBytes) {
+  int runs = 0;
+  while (stopped_at(options("out"), 4)) ASSERT_LT(++runs, 60);
+  EXPECT_GT(runs, 3);
+  EXPECT_EQ(contents(dir_ / "out"), whole_);
+  EXPECT_FALSE(fs::exists(dir_ / "out.work"));
+  EXPECT_FALSE(fs::exists(dir_ / "out.partial"));
+}
+
+TEST_F(Resume, StoppedAtAnyMomentItGoesOnToTheSameBytes) {
+  for (int n = 1;; ++n) {
+    const bool stopped = stopped_at(options("out"), n);
+    if (stopped) quantize(options("out"));
+    EXPECT_EQ(contents(dir_ / "out"), whole_) << n;
+    EXPECT_FALSE(fs::exists(dir_ / "out.work"));
+    fs::remove_all(dir_ / "out");
+    if (!stopped) break;
+  }
+}
+
+TEST_F(Resume, WhatIsFinishedIsNotDoneAgain) {
+  for (int n = 1;; ++n) {
+    stages_.clear();
+    ASSERT_TRUE(stopped_at(options("out"), n)) << "never came to quantize";
+    if (stages_.contains("quantize")) break;
+  }
+  stages_.clear();
+  quantize(options("out"));
+  EXPECT_FALSE(stages_.contains("gradients"));
+  EXPECT_EQ(contents(dir_ / "out"), whole_);
+}
+
+TEST_F(Resume, ADamagedFileOfTheWorkFolderIsMadeAgain) {
+  const auto damages = {+[](std::string text) { return text.substr(0, text.size() / 2); },
+                        +[](std::string) { return std::string(); },
+                        +[](std::string text) {
+                          text[text.size() / 2] = static_cast<char>(text[text.size() / 2] ^ 1);
+                          return text;
+                        }};
+  for (const int n : {3, 6, 8}) {
+    if (!stopped_at(options("out"), n)) break;
+    const auto work = fs::exists(dir_ / "out.work") ? contents(dir_ / "out.work") : whole_;
+    fs::copy(dir_ / "out.work", dir_ / "saved", fs::copy_options::recursive);
+    for (const auto& [name, bytes] : work) {
+      if (bytes.empty()) continue;
+      for (const auto& damage : damages) {
+        write_text(dir_ / "out.work" / name, damage(bytes));
+        warnings_.clear();
+        quantize(options("out"));
+        EXPECT_EQ(contents(dir_ / "out"), whole_) << name;
+        EXPECT_FALSE(fs::exists(dir_ / "out.work")) << name;
+        fs::remove_all(dir_ / "out");
+        fs::copy(dir_ / "saved", dir_ / "out.work", fs::copy_options::recursive);
+      }
+    }
+    fs::remove_all(dir_ / "saved");
+    fs::remove_all(dir_ / "out.work");
+  }
+}
+
+int writes_left = 0;
+
+TEST_F(Resume, ADiskThatIsFullAtAnyWriteCostsNothingButTime) {
+  int failures = 0;
+  for (int n = 0;; n += 1 + n / 24) {
+    writes_left = n;
+    io::set_write_fault(+[] { return writes_left-- <= 0; });
+    bool failed = false;
+    try {
+      quantize(options("out"));
+    } catch (const Error& e) {
+      failed = true;
+      EXPECT_EQ(e.code(), ErrorCode::kIo) << e.what();
+      EXPECT_NE(std::string(e.what()).find("No space left on device"), std::string::npos) << e.what();
+    }
+    io::set_write_fault(nullptr);
+    if (failed) {
+      ++failures;
+      EXPECT_FALSE(fs::exists(dir_ / "out")) << n;
+      EXPECT_FALSE(fs::exists(dir_ / "out.partial")) << n;
+      quantize(options("out"));
+    }
+    EXPECT_EQ(contents(dir_ / "out"), whole_) << n;
+    EXPECT_FALSE(fs::exists(dir_ / "out.work")) << n;
+    fs::remove_all(dir_ / "out");
+    if (!failed) break;
+  }
+  EXPECT_GT(failures, 20);
+}
+
+TEST_F(Resume, AnotherTextOrModelIsRefusedAndNamed) {
+  ASSERT_TRUE(stopped_at(options("out"), 6));
+  ASSERT_TRUE(fs::exists(dir_ / "out.work"));
+  const auto work = contents(dir_ / "out.work");
+  QuantizeOptions other = options("out");
+  other.calibration.files = {dir_ / "other.txt"};
+  write_text(dir_ / "other.txt", read_bytes(text_) + "More.");
+  test::expect_error([&] { quantize(other); }, ErrorCode::kUsage, {"out.work", "another text", "--restart"});
+  fs::copy(kModel, dir_ / "model", fs::copy_options::recursive);
+  std::string config = read_bytes(dir_ / "model" / "config.json");
+  config.insert(config.find('{') + 1, "\"note\": 1, ");
+  write_text(dir_ / "model" / "config.json", config);
+  QuantizeOptions changed = options("out");
+  changed.model = dir_ / "model";
+  test::expect_error([&] { quantize(changed); }, ErrorCode::kUsage, {"out.work", "another model", "--restart"});
+  EXPECT_EQ(contents(dir_ / "out.work"), work);
+  other.work.restart = true;
+  quantize(other);
+  EXPECT_FALSE(fs::exists(dir_ / "out.work"));
+}
+
+TEST_F(Resume, ChangedOptionsRedoOnlyWhatDependsOnThem) {
+  for (int n = 1;; ++n) {
+    stages_.clear();
+    ASSERT_TRUE(stopped_at(options("out"), n));
+    if (stages_.contains("quantize")) break;
+  }
+  stages_.clear();
+  QuantizeOptions more = options("out");
+  more.bpw = {6.0};
+  quantize(more);
+  EXPECT_FALSE(stages_.contains("gradients"));
+  more.output = dir_ / "fresh";
+  quantize(more);
+  EXPECT_EQ(contents(dir_ / "out"), contents(dir_ / "fresh"));
+}
+
+TEST_F(Resume, AMeasurementGoesOnToo) {
+  MeasureOptions m{kModel, dir_ / "whole.json", {{text_}, 4, 32, 1}, {{}, false, 0}, {}};
+  measure(m);
+  m.output = dir_ / "m.json";
+  int runs = 0, asked = 0;
+  m.engine.interrupted = [&] { return ++asked >= 3; };
+  for (bool done = false; !done; asked = 0) {
+    ASSERT_LT(++runs, 60);
+    try {
+      measure(m);
+      done = true;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::kInterrupted);
+    }
+  }
+  EXPECT_GT(runs, 2);
+  EXPECT_EQ(read_bytes(dir_ / "m.json"), read_bytes(dir_ / "whole.json"));
+  EXPECT_FALSE(fs::exists(dir_ / "m.json.work"));
+}
+
+TEST_F(Resume, AWorkFolderInTheWrongPlaceIsRefused) {
+  QuantizeOptions o = options("out");
+  for (const fs::path& place : {kModel, kModel / "work", dir_ / "out", dir_ / "out" / "work"}) {
+    o.work.path = place;
+    test::expect_error([&] { quantize(o); }, ErrorCode::kUsage, {"--work"});
+  }
+  fs::create_directory(dir_ / "thesis");
+  write_text(dir_ / "thesis" / "chapter1", "text");
+  o.work.path = dir_ / "thesis";
+  o.work.restart = true;
+  test::expect_error([&] { quantize(o); }, ErrorCode::kUsage, {"thesis", "not made by Bitwright"});
+  EXPECT_EQ(contents(dir_ / "thesis").size(), 1u);
+  EXPECT_FALSE(fs::exists(dir_ / "out"));
+}
+
+}  // namespace
+}  // namespace bw
