@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -154,10 +155,13 @@ void Backend::enqueue(Op op) {
       },
       op);
   const Work work = work_of(op);
-  ++counters_.launches;
   counters_.gemm_flops += work.flops;
   if (work.linear) counters_.linear_flops += work.flops;
+  // Handles that the operation alone holds go back to the pool behind it, not while it is being submitted: their last
+  // use ends with it.
+  const std::optional<Op> held = runs_at_once() ? std::nullopt : std::optional(op);
   submit(std::move(op));
+  ++counters_.launches;
 }
 
 std::shared_ptr<const Weight> Backend::pack_weight(const Tensor& w, Precision precision) {

@@ -138,6 +138,19 @@ TEST(Sim, DownloadsKeepWhatWasThereWhenTheyWereEnqueued) {
   EXPECT_EQ(device.read<float>(again, "test"), (std::vector<float>{9, 9}));
 }
 
+TEST(Sim, HandlesThatAnOperationAloneHoldsAreFreeBehindIt) {
+  SimOptions options = one_thread();
+  options.launch_delay = milliseconds(5);  // the copies are there long before
+  SimBackend device(options);
+  const std::vector<float> twos(8, 2.0f), threes(8, 3.0f);
+  const Tensor sum = device.zeros(1, 8);
+  for (int i = 1; i <= 4; ++i) {
+    device.enqueue(op::Add{upload_floats(device, twos), sum});
+    const Tensor other = upload_floats(device, threes);  // must not come into what the operation still reads
+    EXPECT_EQ(device.read<float>(sum, "test"), std::vector<float>(8, 2.0f * static_cast<float>(i)));
+  }
+}
+
 TEST(Sim, MemoryIsNotReusedBeforeItsLastUse) {
   SimOptions options = one_thread();
   options.launch_delay = milliseconds(2);
