@@ -27,10 +27,12 @@ std::string run(State& s) {
     fmt::print(
         "{}\n  target     {}\n  linears    {:.4f} bits per weight\n  head       {:.4f} bits per weight\n"
         "  predicted  {:.4f} nats per token from the original (from prices)\n"
+        "  measured   {:.4f} ± {:.4f} on calibration tokens, {:.1f} % same most likely token\n"
         "  planned    {} bytes\n  written    {} bytes\n  time       {:.1f} s since the start\n",
         r.output.string(),
         r.bpw_target > 0 ? fmt::format("{} bits per weight", r.bpw_target) : fmt::format("{} bytes", *o.size),
-        r.bpw_linears, r.bpw_head, r.predicted_kld, r.planned_bytes, r.written_bytes, r.seconds);
+        r.bpw_linears, r.bpw_head, r.predicted_kld, r.calibration_kld.value, r.calibration_kld.error,
+        100 * r.calibration_top1.value, r.planned_bytes, r.written_bytes, r.seconds);
     last += (last.empty() ? "" : ", ") + r.output.string();
   }
   print_profile(s.common, results.back().stages);

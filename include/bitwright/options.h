@@ -108,12 +108,20 @@ struct QuantizeOptions {
   EngineOptions engine;
 };
 
+// A mean over tokens with its standard error, tokens taken as independent.
+struct Estimate {
+  double value = 0, error = 0;
+};
+
 struct QuantizeResult {
   std::filesystem::path output;
   double bpw_target = 0;   // of the linears; 0 if a size was asked for
   double bpw_linears = 0;  // reached
   double bpw_head = 0;
   double predicted_kld = 0;                       // to the original, nats per token, from prices (docs/quality.md)
+  // The same as measured on some of the calibration tokens, which the result has been fitted to: other text comes out
+  // somewhat worse (see evaluate()). And the share of them with the same most likely token.
+  Estimate calibration_kld, calibration_top1;
   uint64_t planned_bytes = 0, written_bytes = 0;  // of the whole directory
   double seconds = 0;                             // since the run began, measuring and earlier targets included
   std::vector<StageTime> stages;                  // the same
@@ -126,11 +134,6 @@ struct EvaluateOptions {
   size_t rows = 16;
   size_t length = 512;
   EngineOptions engine;  // kAuto means kF32 here: rounding to bfloat16 would show in small divergences
-};
-
-// A mean over tokens with its standard error, tokens taken as independent.
-struct Estimate {
-  double value = 0, error = 0;
 };
 
 struct EvaluateResult {

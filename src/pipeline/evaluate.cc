@@ -7,15 +7,13 @@
 
 #include "base/utf8.h"
 #include "bitwright/error.h"
-#include "eval/statistics.h"
 #include "io/text_rows.h"
 #include "pipeline/layer_feed.h"
+#include "pipeline/scoring.h"
 #include "pipeline/stored_bits.h"
 
 namespace bw::pipeline {
 namespace {
-
-constexpr size_t kLogitTokens = 128;  // rows of logits that exist at once, per model
 
 // A model's final hidden states for all rows, and what turns them into logits.
 class Scorer {
@@ -64,21 +62,11 @@ class Scorer {
   std::shared_ptr<const backend::Weight> head_;
 };
 
-// The tokens of a batch that have a successor, row after row: length - 1 of each.
+// The scored tokens of a batch (see for_each_chunk).
 struct Scored {
   size_t first_row;            // of the batch
   backend::HostTensor values;  // (tokens, values per token), on their way to the host
 };
-
-// Calls visit(first state, first scored token, count) for chunks of at most kLogitTokens of the batch's scored tokens.
-template <typename Visit>
-void for_each_chunk(const nn::RowBatch& batch, const Visit& visit) {
-  for (size_t s = 0; s < batch.sequences; ++s) {
-    for (size_t at = 0; at + 1 < batch.length; at += kLogitTokens) {
-      visit(s * batch.length + at, s * (batch.length - 1) + at, std::min(kLogitTokens, batch.length - 1 - at));
-    }
-  }
-}
 
 // The tokens that follow the scored ones, on the device.
 backend::Tensor upload_targets(backend::Backend& device, const nn::RowBatch& batch, size_t first_row,
@@ -161,11 +149,8 @@ EvaluateResult compare(Run& run, Scorer& reference, Scorer& model, const calib::
       check_finite(values[4 * i + 1], s, i, rows.length, *options.reference);
       check_finite(values[4 * i + 2], s, i, rows.length, options.model);
       check_finite(values[4 * i], s, i, rows.length, options.model);
-      t.kld.push_back(values[4 * i]);
-      t.nll_reference.push_back(values[4 * i + 1]);
-      t.nll.push_back(values[4 * i + 2]);
-      t.same_top.push_back(values[4 * i + 3]);
     }
+    append_comparison(values, t);
   }
   return eval::summarize(t);
 }

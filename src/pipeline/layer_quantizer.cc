@@ -62,7 +62,7 @@ PendingLinears LayerQuantizer::enqueue_layer(size_t layer, nn::LayerWeights weig
   return pending;
 }
 
-PendingLinears LayerQuantizer::enqueue_head(Streams& streams) {
+std::pair<PendingLinears, Tensor> LayerQuantizer::enqueue_head(Streams& streams) {
   const Tensor norm = decoder_.load_final_norm(dir_);
   const Tensor weight = upload_head_weights(streams.quantized.tokens());
   SiteSums sums = empty_sums(dir_.config().hidden, 0);
@@ -77,8 +77,8 @@ PendingLinears LayerQuantizer::enqueue_head(Streams& streams) {
   const model::LinearInfo head = dir_.head();
   // Refinement would take two more copies of the head, for little at its usual bits.
   const quant::Factor factor = factorize(dir_.reference_name(head.key), sums.hessian, false, pending);
-  quantize_linear(head, linear_loader(dir_, device_)(head), sums, factor, 0, pending);
-  return pending;
+  const quant::QuantizedLinear q = quantize_linear(head, linear_loader(dir_, device_)(head), sums, factor, 0, pending);
+  return {std::move(pending), quant::dequantize(device_, q)};
 }
 
 bool LayerQuantizer::is_quantized(const model::LinearInfo& info) const {

@@ -40,8 +40,11 @@ class LayerQuantizer {
 
   // Enqueues the quantization of the layer's linears and the move of the streams through the layer.
   PendingLinears enqueue_layer(size_t layer, nn::LayerWeights weights, Streams& streams);
-  // The same for the head, which reads the final norm of the states; these stay as they are.
-  PendingLinears enqueue_head(Streams& streams);
+  // The same for the head, which reads the final norm of the states; these stay as they are. Also the weights (vocab,
+  // hidden) that a loader will compute.
+  std::pair<PendingLinears, backend::Tensor> enqueue_head(Streams& streams);
+  // The head where it is not quantized.
+  backend::Tensor plain_head() { return as_half(linear_loader(dir_, device_)(dir_.head())); }
 
  private:
   // What the linears of a site share: they read the same inputs.

@@ -6,6 +6,7 @@
 
 #include "pipeline/layer_feed.h"
 #include "pipeline/layer_quantizer.h"
+#include "pipeline/stream_comparison.h"
 
 namespace bw::pipeline {
 namespace {
@@ -29,13 +30,14 @@ class QuantizeStage {
         plan_(plan),
         layers_(layers),
         work_(work),
+        rows_(calibration.rows),
         decoder_(*run.device, dir.config(), calibration.rows.length, run.precision),
         load_(linear_loader(dir, *run.device)),
         streams_{embed_rows(run, decoder_, dir, calibration.rows, kStreams),
                  embed_rows(run, decoder_, dir, calibration.rows, kStreams)},
         quantizer_(run, dir, decoder_, plan, rounding_effort(effort), calibration.gains) {}
 
-  void run() {
+  EvaluateResult run() {
     const size_t layers = dir_.config().n_layers, done = resume();
     const auto steps = static_cast<double>(layers + 1);
     LayerFeed feed(run_, dir_, decoder_, load_, "quantize", LayerFeed::Order::kForward, done);
@@ -49,11 +51,18 @@ class QuantizeStage {
     }
     write_pending();
     run_.reporter.progress("quantize", static_cast<double>(layers), steps, "head");
+    backend::Tensor head;
     if (plan_.layouts.contains(dir_.reference_name(dir_.head().key))) {
-      pending_.emplace(layers, quantizer_.enqueue_head(streams_));
+      auto [linears, values] = quantizer_.enqueue_head(streams_);
+      pending_.emplace(layers, std::move(linears));
+      head = std::move(values);
       write_pending();
+    } else {
+      head = quantizer_.plain_head();
     }
+    const EvaluateResult result = compare_streams(run_, dir_, decoder_, rows_, head, streams_);
     run_.reporter.progress("quantize", steps, steps);
+    return result;
   }
 
  private:
@@ -115,6 +124,7 @@ class QuantizeStage {
   const OutputPlan& plan_;
   const io::PieceDir& layers_;
   const StageWork& work_;
+  const calib::Rows& rows_;
   nn::Decoder decoder_;
   nn::Decoder::LinearLoader load_;
   Streams streams_;
@@ -131,9 +141,10 @@ void discard_layers(const io::PieceDir& layers, size_t n_layers) {
   for (size_t layer = 0; layer <= n_layers; ++layer) layers.discard(layer_piece(layer));
 }
 
-void quantize_layers(Run& run, const model::ModelDir& dir, const CalibrationData& calibration, const OutputPlan& plan,
-                     Effort effort, const io::PieceDir& layers, const StageWork& work) {
-  QuantizeStage(run, dir, calibration, plan, effort, layers, work).run();
+EvaluateResult quantize_layers(Run& run, const model::ModelDir& dir, const CalibrationData& calibration,
+                               const OutputPlan& plan, Effort effort, const io::PieceDir& layers,
+                               const StageWork& work) {
+  return QuantizeStage(run, dir, calibration, plan, effort, layers, work).run();
 }
 
 }  // namespace bw::pipeline

@@ -16,9 +16,11 @@ struct CalibrationData {
 
 // Quantizes every linear of `plan` and writes a piece for every layer, and one for the head, into `layers` (see
 // layer_piece); those that an earlier run left there under the same key are kept, as far as its states go on from them.
-// Each packed linear is unpacked and compared before it is written; a difference is Error(kInternal).
-void quantize_layers(Run& run, const model::ModelDir& dir, const CalibrationData& calibration, const OutputPlan& plan,
-                     Effort effort, const io::PieceDir& layers, const StageWork& work);
+// Each packed linear is unpacked and compared before it is written; a difference is Error(kInternal). What comes out is
+// compared with the original: see compare_streams.
+EvaluateResult quantize_layers(Run& run, const model::ModelDir& dir, const CalibrationData& calibration,
+                               const OutputPlan& plan, Effort effort, const io::PieceDir& layers,
+                               const StageWork& work);
 
 // "layer-00003.piece.safetensors"; layer == n_layers stands for the head.
 std::string layer_piece(size_t layer);

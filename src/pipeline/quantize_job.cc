@@ -25,6 +25,9 @@ calib::Rows rows_to_price(const calib::Rows& rows, Effort effort) {
   return calib::some_of(rows, std::max(rows.count() / kFastShare, (kFastTokens + rows.length - 1) / rows.length));
 }
 
+// From here on a result is of little use: e times less likely, on average, than what the original would say.
+constexpr double kUselessKld = 1.0;
+
 // What a target is to be, and what has become of it.
 struct Target {
   fs::path output;
@@ -54,6 +57,8 @@ io::Json to_json(const QuantizeResult& r) {
   return {{"bpw_linears", r.bpw_linears},
           {"bpw_head", r.bpw_head},
           {"predicted_kld", r.predicted_kld},
+          {"calibration_kld", {r.calibration_kld.value, r.calibration_kld.error}},
+          {"calibration_top1", {r.calibration_top1.value, r.calibration_top1.error}},
           {"planned_bytes", r.planned_bytes},
           {"written_bytes", r.written_bytes}};
 }
@@ -63,6 +68,9 @@ QuantizeResult result_of(const io::Json& json) {
   r.bpw_linears = json.at("bpw_linears").get<double>();
   r.bpw_head = json.at("bpw_head").get<double>();
   r.predicted_kld = json.at("predicted_kld").get<double>();
+  const auto estimate = [&](const char* key) { return Estimate{json.at(key).at(0), json.at(key).at(1)}; };
+  r.calibration_kld = estimate("calibration_kld");
+  r.calibration_top1 = estimate("calibration_top1");
   r.planned_bytes = json.at("planned_bytes").get<uint64_t>();
   r.written_bytes = json.at("written_bytes").get<uint64_t>();
   return r;
@@ -157,8 +165,11 @@ class QuantizeJob {
                                                format_bytes(plan.bytes)));
     check_space(target.output, plan.bytes);
     const StageWork work{*job_, piece_key({target.key, layouts_key(plan)})};
-    quantize_layers(run_, dir_, calibration_, plan, options_.effort, *target.folder, work);
+    const EvaluateResult seen = quantize_layers(run_, dir_, calibration_, plan, options_.effort, *target.folder, work);
+    tell_useless(target, seen);
     QuantizeResult& r = target.result;
+    r.calibration_kld = seen.kld;
+    r.calibration_top1 = seen.top1;
     r.bpw_linears = plan.bpw_linears;
     r.bpw_head = plan.bpw_head;
     r.predicted_kld = plan.predicted_kld;
@@ -173,6 +184,14 @@ class QuantizeJob {
     discard_layers(*target.folder, dir_.config().n_layers);
     r.stages = run_.clock.times();
     r.seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+  }
+
+  void tell_useless(const Target& target, const EvaluateResult& seen) const {
+    if (seen.kld.value < kUselessKld) return;
+    run_.reporter.warn("quantize", fmt::format("{}: {:.2f} nats per token from the original, perplexity {:.4g} instead "
+                                               "of {:.4g}; it is of little use: give it more bits",
+                                               target.output.string(), seen.kld.value, seen.perplexity.value,
+                                               seen.reference_perplexity.value));
   }
 
   static std::string layouts_key(const OutputPlan& plan) {
