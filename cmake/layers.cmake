@@ -30,12 +30,12 @@ function(bw_library name)
   target_link_libraries(${name} INTERFACE bw_${last})
 endfunction()
 
-# One test program for each folder of tests/ that has *_test.cc files, linked to the layer of the same name
-# (or to everything, where no layer has that name).
+# One test program for each folder of tests/ that has *_test.cc files (and fuzz_*.cc: see cmake/fuzz.cmake), linked to
+# the layer of the same name (or to everything, where no layer has that name).
 function(bw_tests)
   file(GLOB folders CONFIGURE_DEPENDS LIST_DIRECTORIES true RELATIVE ${PROJECT_SOURCE_DIR}/tests tests/*)
   foreach(folder ${folders})
-    file(GLOB_RECURSE sources CONFIGURE_DEPENDS tests/${folder}/*_test.cc)
+    file(GLOB_RECURSE sources CONFIGURE_DEPENDS tests/${folder}/*_test.cc tests/${folder}/fuzz_*.cc)
     if(sources)
       add_executable(test_${folder} ${sources})
       if(folder IN_LIST BW_LAYERS)

@@ -1,5 +1,6 @@
 #include "tokenizer/chat_template.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <ctime>
@@ -18,6 +19,7 @@ namespace bw::tokenizer {
 
 struct ChatTemplate::Impl {
   std::string name;
+  uint64_t source_bytes = 0;
   jinja::Block body;
   io::OrderedJson special_tokens = io::OrderedJson::object();
 };
@@ -26,10 +28,15 @@ namespace {
 
 constexpr size_t kMaxTemplateBytes = size_t{4} << 20;
 constexpr uint64_t kMaxConfigBytes = uint64_t{64} << 20;
+// What a rendering may cost (see jinja::Meter): long conversations much, short ones little, whatever the template asks
+// for. Real templates need some thousand units for a message, and about ten for each of its bytes.
+constexpr uint64_t kLeastWork = 4'000'000, kMostWork = 200'000'000, kWorkPerByte = 256;
 
 Error error_at(const std::string& name, jinja::Place place, const std::string& what) {
+  constexpr size_t kMostShown = 1000;  // templates word errors as well, and repeat what they were given
   std::string line;
-  for (const char c : what) line += c == '\n' || c == '\r' ? ' ' : c;
+  for (const char c : what.substr(0, kMostShown)) line += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c;
+  if (what.size() > kMostShown) line = replace_invalid_utf8(line) + "...";
   return Error(ErrorCode::kModel,
                name + ":" + std::to_string(place.line) + ":" + std::to_string(place.column) + ": " + line);
 }
@@ -113,6 +120,16 @@ std::tm make_clock(const io::OrderedJson& variables) {
   return clock;
 }
 
+// About the bytes of the data.
+uint64_t size_of(const io::OrderedJson& json) {
+  uint64_t bytes = sizeof(json);
+  if (json.is_string()) bytes += json.get_ref<const std::string&>().size();
+  if (json.is_structured()) {
+    for (const auto& [key, value] : json.items()) bytes += key.size() + size_of(value);
+  }
+  return bytes;
+}
+
 using Variables = std::vector<std::pair<std::string, jinja::Value>>;
 
 void set_variable(Variables& variables, const std::string& name, jinja::Value value) {
@@ -146,6 +163,7 @@ ChatTemplate::~ChatTemplate() = default;
 ChatTemplate ChatTemplate::parse(std::string_view source, std::string_view name) {
   auto impl = std::make_unique<Impl>();
   impl->name = name;
+  impl->source_bytes = source.size();
   if (source.size() > kMaxTemplateBytes) {
     throw Error(ErrorCode::kModel, impl->name + ": chat template of " + std::to_string(source.size()) +
                                        " bytes, at most " + std::to_string(kMaxTemplateBytes) + " are read");
@@ -192,8 +210,10 @@ std::string ChatTemplate::render(const io::OrderedJson& messages, bool add_gener
   }
   try {
     const std::tm clock = make_clock(variables);
-    return jinja::run_template(
-        impl_->body, make_variables(impl_->special_tokens, messages, add_generation_prompt, variables), clock);
+    const uint64_t given = impl_->source_bytes + size_of(messages) + size_of(variables);
+    return jinja::run_template(impl_->body,
+                               make_variables(impl_->special_tokens, messages, add_generation_prompt, variables), clock,
+                               std::min(kMostWork, kLeastWork + kWorkPerByte * given));
   } catch (const jinja::RuntimeFault& fault) {
     throw error_at(impl_->name, fault.place, fault.what());
   } catch (const jinja::Fault& fault) {

@@ -62,6 +62,7 @@ std::optional<char> fallback_byte(std::string_view token) {
 
 struct Apply {
   Tokens& tokens;
+  size_t most;  // bytes that all of them may grow to
 
   void operator()(UnspellBytes) const {
     std::string bytes;
@@ -82,7 +83,11 @@ struct Apply {
     tokens = {std::string(text)};
   }
   void operator()(const ReplaceInTokens& step) const {
-    for (std::string& token : tokens) token = replace_all(step.pattern, token, step.content);
+    size_t left = most;
+    for (std::string& token : tokens) {
+      token = replace_all(step.pattern, token, step.content, left);
+      left -= token.size();
+    }
   }
   void operator()(ByteFallback) const {
     Tokens result;
@@ -121,12 +126,12 @@ struct Apply {
     for (size_t i = 0; i < tokens.size(); ++i) {
       // The replacement at the very start was prepended by the pre-tokenizer.
       const bool drop = i == 0 && step.prepend != PrependScheme::kNever;
-      tokens[i] = replace_all(step.replacement, tokens[i], drop ? "" : " ");
+      tokens[i] = replace_all(step.replacement, tokens[i], drop ? "" : " ", most);
     }
   }
   void operator()(const WordEnds& step) const {
     for (size_t i = 0; i < tokens.size(); ++i) {
-      tokens[i] = replace_all(step.suffix, tokens[i], i + 1 == tokens.size() ? "" : " ");
+      tokens[i] = replace_all(step.suffix, tokens[i], i + 1 == tokens.size() ? "" : " ", most);
     }
   }
 };
@@ -147,7 +152,9 @@ std::string decode_tokens(const Decoder& decoder, std::vector<std::string> token
     for (size_t i = 0; i < tokens.size(); ++i) text.append(i == 0 ? "" : " ").append(tokens[i]);
     return text;
   }
-  for (const DecoderStep& step : decoder.steps) std::visit(Apply{tokens}, step);
+  size_t bytes = 0;
+  for (const std::string& token : tokens) bytes += token.size();
+  for (const DecoderStep& step : decoder.steps) std::visit(Apply{tokens, most_bytes(bytes)}, step);
   return joined(tokens);
 }
 

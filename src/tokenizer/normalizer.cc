@@ -55,9 +55,10 @@ std::string map_characters(std::string_view text, Change&& change) {
 struct Apply {
   std::string& text;
   bool& at_start;
+  size_t most;  // bytes that the text may grow to
 
   void operator()(NormalForm form) const { text = normalize_unicode(text, form); }
-  void operator()(const ReplaceText& step) const { text = replace_all(step.pattern, text, step.content); }
+  void operator()(const ReplaceText& step) const { text = replace_all(step.pattern, text, step.content, most); }
   void operator()(const PrependText& step) const {
     if (!text.empty()) text.insert(0, step.content);
   }
@@ -95,7 +96,11 @@ std::vector<NormalizerStep> parse_normalizer(const io::Json& json) {
 }
 
 std::string normalize(const std::vector<NormalizerStep>& steps, std::string text, bool& at_start) {
-  for (const NormalizerStep& step : steps) std::visit(Apply{text, at_start}, step);
+  const size_t most = most_bytes(text.size());
+  for (const NormalizerStep& step : steps) {
+    std::visit(Apply{text, at_start, most}, step);
+    check_growth(text.size(), most);
+  }
   return text;
 }
 

@@ -44,14 +44,20 @@ void find_parts(const Pattern& pattern, std::string_view text, std::vector<Part>
   if (done < text.size()) parts.push_back({done, text.size(), false});
 }
 
-std::string replace_all(const Pattern& pattern, std::string_view text, std::string_view content) {
+void check_growth(size_t size, size_t most) {
+  if (size > most) bad_tokenizer("a text grows beyond " + std::to_string(most) + " bytes on its way");
+}
+
+std::string replace_all(const Pattern& pattern, std::string_view text, std::string_view content, size_t most) {
   std::string out;
   out.reserve(text.size());
   size_t done = 0;
   for_each_match(pattern, text, [&](size_t begin, size_t end) {
     out.append(text, done, begin - done).append(content);
     done = end;
+    check_growth(out.size(), most);
   });
+  check_growth(out.size() + text.size() - done, most);
   return out.append(text, done);
 }
 

@@ -30,7 +30,13 @@ void find_parts(const Pattern& pattern, std::string_view text, std::vector<Part>
 template <typename Test>
 void find_characters(Test&& test, std::string_view text, std::vector<Part>& parts);
 
-std::string replace_all(const Pattern& pattern, std::string_view text, std::string_view content);
+// Steps that lengthen a text may follow one another, and multiply: a text of `size` bytes may become this long on its
+// way through all of them. check_growth throws Error(kModel) for a text that is longer.
+constexpr size_t most_bytes(size_t size) { return 1024 + 64 * size; }
+void check_growth(size_t size, size_t most);
+
+// Throws Error(kModel) if the result were longer than `most` bytes.
+std::string replace_all(const Pattern& pattern, std::string_view text, std::string_view content, size_t most);
 
 // What becomes of a delimiter.
 enum class Behavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };

@@ -188,7 +188,11 @@ Metaspace parse_metaspace(const io::Json& json, const std::string& where) {
 }
 
 void pre_tokenize(const std::vector<PreTokenizerStep>& steps, Words& words) {
-  for (const PreTokenizerStep& step : steps) std::visit(Apply{words}, step);
+  const size_t most = most_bytes(words.text.size());
+  for (const PreTokenizerStep& step : steps) {
+    std::visit(Apply{words}, step);
+    check_growth(words.text.size(), most);
+  }
 }
 
 }  // namespace bw::tokenizer

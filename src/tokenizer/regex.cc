@@ -1,16 +1,23 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "tokenizer/regex.h"
 
+#include <algorithm>
+
 #include <pcre2.h>
 
 #include "bitwright/error.h"
+#include "tokenizer/tokenizer_json.h"
 #include "tokenizer/unicode.h"
 
 namespace bw::tokenizer {
 namespace {
 
-constexpr uint32_t kMatchLimit = 50'000'000;  // steps of one match
-constexpr uint32_t kHeapLimitKib = 256 * 1024;
+// Steps that a match may take are free up to kFreeSteps; what takes more draws on a budget of the whole text, so that
+// not even a thousand bad matches take long. Patterns of real tokenizers need a few steps for each byte of a long
+// match.
+constexpr uint32_t kFreeSteps = 1000;
+constexpr uint64_t kLeastSteps = 1'000'000, kStepsPerByte = 64;
+constexpr uint32_t kHeapLimitKib = 32 * 1024;
 constexpr size_t kJitStackStart = 64 * 1024;
 constexpr size_t kJitStackMax = 64 * 1024 * 1024;
 constexpr size_t kMaxPattern = 64 * 1024;
@@ -49,8 +56,8 @@ Regex Regex::compile(std::string_view oniguruma_pattern) {
       pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
                     PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
   if (code->code == nullptr) {
-    throw Error(ErrorCode::kModel, "regular expression \"" + code->pattern + "\": " + message_of(error) + " at byte " +
-                                       std::to_string(offset) + " of \"" + translated + "\"");
+    throw Error(ErrorCode::kModel, "regular expression " + shown(code->pattern) + ": " + message_of(error) +
+                                       " at byte " + std::to_string(offset) + " of " + shown(translated));
   }
   code->jit = pcre2_jit_compile(code->code, PCRE2_JIT_COMPLETE) == 0;  // where code may not be generated: interpreted
   Regex result;
@@ -67,6 +74,7 @@ struct RegexSearch::State {
   pcre2_jit_stack* stack = nullptr;
   size_t from = 0;
   size_t last_end = static_cast<size_t>(-1);
+  uint64_t steps_left = 0;
 
   State() = default;
   State(const State&) = delete;
@@ -91,15 +99,24 @@ struct RegexSearch::State {
     pcre2_jit_stack_assign(context, nullptr, stack);
     return match();
   }
+  // PCRE2 does not tell how many steps a match took: it is tried with limits that grow.
+  int match_within_budget() {
+    for (uint64_t limit = kFreeSteps;; limit *= 4) {
+      pcre2_set_match_limit(context, static_cast<uint32_t>(std::min<uint64_t>(limit, UINT32_MAX)));
+      const int rc = match_with_stack();
+      if (rc != PCRE2_ERROR_MATCHLIMIT || limit > steps_left) return rc;
+      steps_left -= limit;
+    }
+  }
 };
 
 RegexSearch::RegexSearch(const Regex& regex, std::string_view text) : state_(std::make_unique<State>()) {
   state_->code = regex.code_;
   state_->text = with_stand_ins(text, state_->stand_ins);
+  state_->steps_left = kLeastSteps + kStepsPerByte * text.size();
   state_->data = pcre2_match_data_create(1, nullptr);
   state_->context = pcre2_match_context_create(nullptr);
   if (state_->data == nullptr || state_->context == nullptr) throw std::bad_alloc();
-  pcre2_set_match_limit(state_->context, kMatchLimit);
   pcre2_set_heap_limit(state_->context, kHeapLimitKib);
 }
 
@@ -108,10 +125,10 @@ RegexSearch::~RegexSearch() = default;
 bool RegexSearch::next(Match& match) {
   State& s = *state_;
   while (s.from <= s.text.size()) {
-    const int rc = s.match_with_stack();
+    const int rc = s.match_within_budget();
     if (rc == PCRE2_ERROR_NOMATCH) return false;
     if (rc < 0) {
-      throw Error(ErrorCode::kModel, "regular expression \"" + s.code->pattern + "\" gave up at byte " +
+      throw Error(ErrorCode::kModel, "regular expression " + shown(s.code->pattern) + " gave up at byte " +
                                          std::to_string(s.from) + " of the text: " + message_of(rc));
     }
     const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(s.data);

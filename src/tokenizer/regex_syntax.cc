@@ -5,6 +5,7 @@
 
 #include "bitwright/error.h"
 #include "tokenizer/regex.h"
+#include "tokenizer/tokenizer_json.h"
 
 namespace bw::tokenizer {
 namespace {
@@ -31,7 +32,7 @@ class Translator {
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
-    throw Error(ErrorCode::kModel, "regular expression \"" + std::string(in_) + "\": " + what + " at byte " +
+    throw Error(ErrorCode::kModel, "regular expression " + shown(in_) + ": " + what + " at byte " +
                                        std::to_string(at_) + " is not supported");
   }
   bool follows(std::string_view text) const { return in_.substr(at_).starts_with(text); }

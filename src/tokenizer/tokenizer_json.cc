@@ -19,16 +19,12 @@ class Reader : public nlohmann::json_sax<Json> {
 
   bool null() override { return value(Json()); }
   bool boolean(bool v) override { return value(v); }
-  bool number_integer(int64_t v) override { return value(v); }
+  bool number_integer(int64_t v) override { return in_piece() ? score(static_cast<double>(v)) : value(v); }
   bool number_unsigned(uint64_t v) override {
     if (list_ == List::kVocabObject) return file_.vocab.add(key_, v), true;
-    if (list_ == List::kVocabArray && list_depth_ == 2 && parts_.size() == 1) return score(static_cast<double>(v));
-    return value(v);
+    return in_piece() ? score(static_cast<double>(v)) : value(v);
   }
-  bool number_float(double v, const std::string&) override {
-    if (list_ == List::kVocabArray && list_depth_ == 2 && parts_.size() == 1) return score(v);
-    return value(v);
-  }
+  bool number_float(double v, const std::string&) override { return in_piece() ? score(v) : value(v); }
   bool string(std::string& v) override {
     if (list_ == List::kMerges && list_depth_ == 1) return merge_line(v);
     if ((list_ == List::kMerges || list_ == List::kVocabArray) && list_depth_ == 2) {
@@ -83,6 +79,8 @@ class Reader : public nlohmann::json_sax<Json> {
  private:
   enum class List { kNone, kVocabObject, kVocabArray, kMerges };
 
+  // Behind the token of an item of a Unigram vocabulary.
+  bool in_piece() const { return list_ == List::kVocabArray && list_depth_ == 2 && parts_.size() == 1; }
   // Directly inside the object "model" of the root.
   bool in_model() const {
     return stack_.size() == 2 && model_ != nullptr && stack_.back() == model_ && model_->is_object();

@@ -11,7 +11,7 @@
 namespace bw::tokenizer {
 
 // Ids above this are damage, not a vocabulary; it bounds what a small file can make us allocate.
-inline constexpr uint32_t kMaxTokenId = (1u << 22) - 1;
+inline constexpr uint32_t kMaxTokenId = (1u << 21) - 1;
 
 uint64_t hash_text(std::string_view text);
 

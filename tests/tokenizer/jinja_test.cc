@@ -87,7 +87,7 @@ TEST(Jinja, RecursionIsBounded) {
 }
 
 TEST(Jinja, NestedValuesAreBounded) {
-  const std::string loop = "{% set ns = namespace(v=0) %}{% for i in range(99999) %}";
+  const std::string start = "{% set ns = namespace(v=0) %}", loop = start + "{% for i in range(999) %}";
   EXPECT_NE(error_of(loop + "{% set ns.v = [ns.v] %}{% endfor %}").find("nested too deeply"), std::string::npos);
   EXPECT_NE(error_of(loop + "{% set ns.v = {'a': ns.v}.items() %}{% endfor %}").find("nested too deeply"),
             std::string::npos);
@@ -95,8 +95,10 @@ TEST(Jinja, NestedValuesAreBounded) {
             std::string::npos);
   EXPECT_NE(error_of("{% set ns = namespace() %}{% set ns.me = ns %}{{ ns }}").find("nested too deeply"),
             std::string::npos);
-  // A chain of namespaces is freed without recursion.
-  EXPECT_EQ(render(loop + "{% set ns.v = namespace(v=ns.v) %}{% endfor %}ok"), "ok");
+  // A chain of namespaces is freed without recursion. (The text allows for the work of making it.)
+  EXPECT_EQ(render(start + "{% for i in range(99999) %}{% set ns.v = namespace(v=ns.v) %}{% endfor %}ok",
+                   {{"text", std::string(1'000'000, ' ')}}),
+            "ok");
   EXPECT_EQ(render("{% macro m() %}{% endmacro %}{% set ns = namespace(m=m) %}{% set ns.n = ns %}ok"), "ok");
 }
 
@@ -114,6 +116,69 @@ TEST(Jinja, WorkAndMemoryAreBounded) {
         "{% set ns = namespace(s='a') %}{% for i in range(99) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}"}) {
     EXPECT_EQ(error_of(source).substr(0, 5), "test:") << source;
   }
+}
+
+// What each of these does was free: 2^60 brackets, comparisons of megabytes, ranges beyond 64 bits.
+TEST(Jinja, NothingIsFree) {
+  const auto doubled = [](const std::string& start, const std::string& step, int times, const std::string& use) {
+    return "{% set ns = namespace(v=" + start + ") %}{% for i in range(" + std::to_string(times) +
+           ") %}{% set ns.v = " + step + " %}{% endfor %}" + use;
+  };
+  const std::string text = "{% set a = 'a' * 500000 %}{% set b = 'a' * 250000 + 'b' %}{% for i in range(40000) %}";
+  for (const std::string& source : {
+           doubled("[]", "[ns.v, ns.v]", 60, "{{ ns.v }}"),
+           text + "{% set x = b in a %}{% endfor %}",
+           text + "{% set x = a.find(b) %}{% endfor %}",
+           text + "{% set x = 'b'.strip(a) %}{% endfor %}",
+           text + "{% set x = {}[a] %}{% endfor %}",
+           text + "{% set x = {a: 1}[a] %}{% endfor %}",
+           text + "{% set x = a | int %}{% endfor %}",
+           std::string("{{ range(1000) | list | tojson(separators=('a' * 100000, 'b')) }}"),
+           std::string("{{ ('\n' * 3000000) | indent }}"),
+           std::string("{{ [1, 2] | sort(attribute=',' * 3000000) }}"),
+           std::string("{{ ('a' * 500000).startswith((('a' * 499999 + 'b'),) * 10000) }}"),
+       }) {
+    EXPECT_NE(error_of(source).find("too much work"), std::string::npos) << source;
+  }
+  EXPECT_EQ(render(doubled("(1,)", "(ns.v, ns.v)", 60, "{{ {ns.v: 1} | length }}")), "1");
+  EXPECT_NE(error_of(doubled("range(0, 1099511627776, 1099511627776)", "ns.v[::2]", 60, "")).find("too large"),
+            std::string::npos);
+}
+
+TEST(Jinja, NumbersAtTheirEnds) {
+  EXPECT_EQ(render("{{ 'ab'.center(-9223372036854775807 - 1) ~ 'ab'.zfill(-9223372036854775807 - 1) }}"), "abab");
+  EXPECT_NE(error_of("{{ 9223372036854775807 | round(-1) }}").find("64 bits"), std::string::npos);
+  EXPECT_NE(error_of("{{ (-9223372036854775807) | round(-1) }}").find("64 bits"), std::string::npos);
+  EXPECT_EQ(render("{{ 9223372036854775804 | round(-1) }} {{ -25 | round(-1) }} {{ 35 | round(-1) }}"),
+            "9223372036854775800 -20 40");
+  EXPECT_NE(error_of("{{ '{\u0663}'.format(1) }}").find("out of range"), std::string::npos);
+}
+
+TEST(Jinja, ErrorsAreShortAndPlain) {
+  const std::string error = error_of("{{ raise_exception('\u00e9\n\x1b' * 5000) }}");
+  EXPECT_LT(error.size(), 1100u);
+  EXPECT_EQ(error.find('\x1b'), std::string::npos);
+}
+
+// Keys that are not strings take as long to compare as they are large.
+TEST(Jinja, LongKeysAreWork) {
+  std::string source =
+      "{% set ns = namespace(t=(0, 1)) %}{% for i in range(12) %}{% set ns.t = ns.t + ns.t %}{% endfor %}{{ {";
+  for (int i = 0; i < 400; ++i) source += "(ns.t, " + std::to_string(i) + "): 1, ";
+  EXPECT_NE(error_of(source + "} | length }}").find("too much work"), std::string::npos);
+}
+
+// A long conversation has more work than a short one is allowed.
+TEST(Jinja, WorkGrowsWithTheConversation) {
+  const ChatTemplate chat = ChatTemplate::parse(
+      "{% for m in messages %}{% for i in range(50) %}{% set x = m.content | trim %}{% endfor %}{% endfor %}", "test");
+  const auto render_messages = [&](size_t n, const std::string& content) {
+    io::OrderedJson messages = io::OrderedJson::array();
+    for (size_t i = 0; i < n; ++i) messages.push_back({{"role", "user"}, {"content", content}});
+    return chat.render(messages, false);
+  };
+  EXPECT_EQ(render_messages(1, "hi"), "");
+  EXPECT_EQ(render_messages(1000, "hi"), "");
 }
 
 TEST(Jinja, StrftimeNowTellsTheTime) {

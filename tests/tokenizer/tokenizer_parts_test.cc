@@ -61,6 +61,36 @@ TEST(Regex, CatastrophicPatternIsAnError) {
   EXPECT_THROW(matches("(?:a|aa|(a))+c", std::string(5000, 'a') + "bc"), Error);
 }
 
+// Matches that are bearable one by one.
+TEST(Regex, WorkOfAllMatchesTogetherIsBounded) {
+  std::string text;
+  for (int line = 0; line < 200; ++line) text += std::string(25, 'a') + "b\n";
+  EXPECT_THROW(matches("(?:a|aa)+$|a", text), Error);
+}
+
+TEST(Regex, LongMatchesAreNoWork) {
+  const std::string words = R"([^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+  std::string text;
+  for (const char c : {'a', ' ', '!', '\n', ' ', 'b'}) text.append(100'000, c);
+  EXPECT_EQ(matches(words, text).size(), 5u);  // "!!...\n\n..." is one, each run of spaces leaves one to the next
+  EXPECT_EQ(
+      matches(R"(\p{Lu}*\p{Ll}+|\p{Lu}+|\s+$|\s+)", std::string(100'000, 'A') + std::string(100'000, ' ') + "a").size(),
+      3u);
+}
+
+TEST(Regex, ErrorsAreOneShortLine) {
+  for (const std::string& pattern : {std::string("a\n\x1b[2J("), "[\n[" + std::string(5000, 'a')}) {
+    try {
+      Regex::compile(pattern);
+      ADD_FAILURE() << pattern;
+    } catch (const Error& error) {
+      const std::string what = error.what();
+      EXPECT_EQ(what.find_first_of("\n\x1b"), std::string::npos) << what;
+      EXPECT_LT(what.size(), 500u);
+    }
+  }
+}
+
 TEST(Normalize, MarksAndForms) {
   EXPECT_EQ(normalize_unicode("e\u0301", NormalForm::kNfc), "é");
   EXPECT_EQ(normalize_unicode("é", NormalForm::kNfd), "e\u0301");

@@ -239,6 +239,8 @@ TEST(TokenizerErrors, Model) {
   EXPECT_NE(error_with("/model/merges/1", {"a"}), "");
   EXPECT_NE(error_with("/model/merges/1", {"a", "b", "c"}), "");
   EXPECT_NE(error_with("/model/vocab/a", 1u << 30), "");
+  EXPECT_NE(error_with("/model/vocab/a", 1u << 21), "");
+  EXPECT_EQ(error_with("/model/vocab/a", (1u << 21) - 1), "");
   EXPECT_NE(error_with("/model/vocab/a", 4), "");  // the id of another token
   EXPECT_NE(error_with("/model/vocab/a", -1), "");
   EXPECT_NE(error_with("/model/vocab/a", 1.5), "");
@@ -255,12 +257,46 @@ TEST(TokenizerErrors, Model) {
   EXPECT_NE(error_of(twice).find("twice"), std::string::npos);
 }
 
+TEST(Tokenizer, ScoresMayBeWholeNumbers) {
+  Json json = {{"model", {{"type", "Unigram"}, {"unk_id", 0}}}};
+  json["model"]["vocab"] = Json::parse(R"([["?", 0], ["a", -3], ["b", -3], ["ab", -7]])");
+  EXPECT_EQ(make(json).encode("ab"), (std::vector<uint32_t>{1, 2}));
+  json["model"]["vocab"][3][1] = -5;
+  EXPECT_EQ(make(json).encode("ab"), std::vector<uint32_t>{3});
+}
+
 TEST(TokenizerErrors, NestedSequences) {
   Json nested = {{"type", "NFC"}};
   for (int i = 0; i < 100; ++i) nested = {{"type", "Sequence"}, {"normalizers", Json::array({nested})}};
   Json json = tiny();
   json["normalizer"] = nested;
   EXPECT_NE(error_of(json.dump()), "");
+}
+
+// Steps that lengthen a text multiply: 16^12 bytes out of one.
+TEST(TokenizerErrors, TextsThatGrowWithoutEnd) {
+  const auto sequence = [](const char* key, const Json& step, size_t n) {
+    return Json{{"type", "Sequence"}, {key, std::vector<Json>(n, step)}};
+  };
+  const Json longer = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(16, 'a')}};
+  Json json = tiny();
+  json["normalizer"] = sequence("normalizers", longer, 2);
+  EXPECT_EQ(make(json).encode("a").size(), 256u);
+  json["normalizer"] = sequence("normalizers", longer, 12);
+  EXPECT_THROW(make(json).encode("a"), Error);
+  json["normalizer"] = sequence("normalizers", {{"type", "ByteLevel"}}, 40);
+  EXPECT_THROW(make(json).encode("\u00e9"), Error);
+  json["normalizer"] = nullptr;
+  json["pre_tokenizer"] = sequence("pretokenizers", {{"type", "ByteLevel"}, {"use_regex", false}}, 40);
+  EXPECT_THROW(make(json).encode("\u00e9"), Error);
+  json["pre_tokenizer"] = nullptr;
+  json["decoder"] = sequence("decoders", longer, 2);
+  EXPECT_EQ(make(json).decode(std::vector<uint32_t>{0}), std::string(256, 'a'));
+  json["decoder"] = sequence("decoders", longer, 12);
+  EXPECT_THROW(make(json).decode(std::vector<uint32_t>{0}), Error);
+  json["added_tokens"][0] = {{"id", 5}, {"content", "a"}, {"normalized", true}};
+  json["normalizer"] = sequence("normalizers", longer, 12);
+  EXPECT_NE(error_of(json.dump()).find("grows beyond"), std::string::npos);
 }
 
 TEST(TokenizerErrors, Directory) {

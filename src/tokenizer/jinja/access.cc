@@ -6,6 +6,9 @@
 namespace bw::tokenizer::jinja {
 namespace {
 
+// Keeps the arithmetic of slices of slices of a range far from overflow.
+constexpr int64_t kMaxRangeStep = int64_t{1} << 50;
+
 Value missing_attribute(const Value& object, std::string_view name) {
   return Value::undefined("'" + type_name(object) + " object' has no attribute '" + std::string(name) + "'");
 }
@@ -68,7 +71,7 @@ std::optional<size_t> item_index(const Value& key, int64_t size) {
 std::optional<Value> subscript(const Value& object, const Value& key, Context& context) {
   if (const Dict* dict = object.as_dict()) {
     context.meter.charge(dict->entries.size() / 4);
-    const Value* value = is_hashable(key) ? dict->find(key) : nullptr;
+    const Value* value = is_hashable(key) ? dict->find(key, context.meter) : nullptr;
     return value ? std::optional(*value) : std::nullopt;
   }
   if (const List* list = object.as_list()) {
@@ -92,7 +95,10 @@ std::optional<Value> subscript(const Value& object, const Value& key, Context& c
 }
 
 Value missing_item(const Value& object, const Value& key, Context& context) {
-  if (key.is_string()) return missing_attribute(object, key.text());
+  if (key.is_string()) {
+    context.meter.charge(key.text().size());
+    return missing_attribute(object, key.text());
+  }
   return Value::undefined("'" + type_name(object) + " object' has no element " + to_repr(key, context.meter));
 }
 
@@ -151,7 +157,11 @@ Value get_slice(const Value& object, const Value& start, const Value& stop, cons
   const SliceRange range = resolve_slice(start, stop, step, length(object));
   if (object.is<Range>()) {
     const Range& whole = object.as<Range>();
-    const int64_t from = whole.start + range.start * whole.step, by = whole.step * range.step;
+    const int64_t from = whole.start + range.start * whole.step;
+    int64_t by = 0;  // of a range with one item, it may grow with every slice
+    if (__builtin_mul_overflow(whole.step, range.step, &by) || by > kMaxRangeStep || by < -kMaxRangeStep) {
+      throw Fault("the step of a range is too large");
+    }
     return Value(Range{from, from + static_cast<int64_t>(range.count) * by, by});
   }
   if (object.is_string()) {
@@ -178,6 +188,7 @@ Value get_slice(const Value& object, const Value& start, const Value& stop, cons
 
 Value get_path(const Value& object, const Value& path, Context& context) {
   if (!path.is_string()) return get_item(object, path, context);
+  context.meter.charge(path.text().size() * 8);
   Value value = object;
   for (const std::string& part : split(path.text(), ".", -1)) {
     const auto index = is_digit(part) ? parse_integer(part) : std::nullopt;

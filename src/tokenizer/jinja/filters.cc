@@ -24,7 +24,7 @@ Value filter_trim(const Value& value, const CallArguments& arguments, Context& c
   const Bound bound("trim", arguments, {"chars"}, 0);
   const std::string text = text_of(value, context);
   const auto characters = bound.text_or_none(0);
-  if (characters) context.meter.charge(text.size() / 16 * characters->size());
+  if (characters) context.meter.charge((text.size() / 16 + 1) * characters->size());
   return Value::string(std::string(strip(text, characters, true, true)));
 }
 
@@ -76,7 +76,7 @@ Value filter_escape(const Value& value, const CallArguments& arguments, Context&
   return Value::string(std::move(out));
 }
 
-Value filter_int(const Value& value, const CallArguments& arguments, Context&) {
+Value filter_int(const Value& value, const CallArguments& arguments, Context& context) {
   const Bound bound("int", arguments, {"default", "base"}, 0);
   if (bound.integer_or(1, 10) != 10) throw Fault("int filter: only base 10 is supported");
   if (value.is_undefined()) throw Fault(*value.as<Undefined>().reason);
@@ -84,15 +84,17 @@ Value filter_int(const Value& value, const CallArguments& arguments, Context&) {
   const Value fallback = bound.get_or(0, Value(int64_t{0}));
   if (value.is<double>()) return std::isnan(value.as<double>()) ? fallback : Value(to_integer(value.as<double>()));
   if (!value.is_string()) return fallback;
+  context.meter.charge(value.text().size());
   if (const auto integer = parse_integer(value.text())) return Value(*integer);
   const auto real = parse_float(value.text());
   return real && std::isfinite(*real) ? Value(to_integer(*real)) : fallback;
 }
 
-Value filter_float(const Value& value, const CallArguments& arguments, Context&) {
+Value filter_float(const Value& value, const CallArguments& arguments, Context& context) {
   const Bound bound("float", arguments, {"default"}, 0);
   if (value.is_undefined()) throw Fault(*value.as<Undefined>().reason);
   if (value.is_number()) return Value(value.real());
+  if (value.is_string()) context.meter.charge(value.text().size());
   const auto real = value.is_string() ? parse_float(value.text()) : std::nullopt;
   return real ? Value(*real) : bound.get_or(0, Value(0.0));
 }
@@ -113,8 +115,9 @@ Value filter_indent(const Value& value, const CallArguments& arguments, Context&
   context.meter.charge(static_cast<uint64_t>(std::max<int64_t>(width, 0)));
   const std::string indention =
       by_text ? bound.text(0) : std::string(static_cast<size_t>(std::max<int64_t>(width, 0)), ' ');
+  context.meter.charge(value.text().size() * 8);
   const std::vector<std::string> lines = split_lines(value.text() + "\n", false);
-  context.meter.charge(value.text().size() * 2 + lines.size() * (indention.size() + 32));
+  context.meter.charge(lines.size() * (indention.size() + 32));
   std::string out = bound.flag(1) ? indention : "";
   for (size_t i = 0; i < lines.size(); ++i) {
     if (i) out += "\n";
@@ -150,9 +153,14 @@ int64_t round_integer(int64_t value, int64_t precision) {
   if (precision < -18) return 0;
   int64_t unit = 1;
   for (int64_t i = 0; i < -precision; ++i) unit *= 10;
-  const int64_t rest = ((value % unit) + unit) % unit, down = value - rest;
-  const bool up = rest > unit - rest || (rest == unit - rest && (down / unit) % 2 != 0);
-  return up ? down + unit : down;
+  const int64_t rest = ((value % unit) + unit) % unit;
+  const bool odd = (value / unit - (value % unit < 0)) % 2 != 0;
+  const bool up = rest > unit - rest || (rest == unit - rest && odd);
+  int64_t rounded = 0;
+  if (up ? __builtin_add_overflow(value, unit - rest, &rounded) : __builtin_sub_overflow(value, rest, &rounded)) {
+    throw Fault("integer arithmetic beyond 64 bits is not supported");
+  }
+  return rounded;
 }
 
 Value filter_round(const Value& value, const CallArguments& arguments, Context&) {
@@ -179,7 +187,7 @@ Value filter_format(const Value& value, const CallArguments& arguments, Context&
     return Value::string(format_percent(text_of(value, context), Value::tuple(arguments.positional), context));
   }
   Dict names;
-  for (const auto& [name, item] : arguments.named) names.set(Value::string(name), item);
+  for (const auto& [name, item] : arguments.named) names.set(Value::string(name), item, context.meter);
   return Value::string(format_percent(text_of(value, context), Value::dict(std::move(names)), context));
 }
 

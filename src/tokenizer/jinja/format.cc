@@ -210,6 +210,7 @@ class BraceFormatter {
 
   Value first(std::string_view name) {
     if (!name.empty() && !is_digit(name)) {
+      context_.meter.charge(arguments_.named.size() / 4);
       for (const auto& [key, value] : arguments_.named) {
         if (key == name) return value;
       }
@@ -220,11 +221,13 @@ class BraceFormatter {
       throw Fault("cannot switch between automatic field numbering and manual field specification");
     }
     manual_ = !automatic;
-    const auto index = automatic ? static_cast<int64_t>(next_++) : *parse_integer(name);
-    if (static_cast<size_t>(index) >= arguments_.positional.size()) {
-      throw Fault("Replacement index " + std::to_string(index) + " out of range for positional args tuple");
+    const auto index =
+        automatic ? static_cast<int64_t>(next_++) : parse_integer(name);  // none: digits of other scripts
+    if (!index || static_cast<size_t>(*index) >= arguments_.positional.size()) {
+      throw Fault("Replacement index " + (index ? std::to_string(*index) : std::string(name)) +
+                  " out of range for positional args tuple");
     }
-    return arguments_.positional[static_cast<size_t>(index)];
+    return arguments_.positional[static_cast<size_t>(*index)];
   }
 
   const CallArguments& arguments_;

@@ -35,7 +35,7 @@ Dict make_dict(const CallArguments& arguments, Context& context) {
   Dict dict;
   const auto set = [&](const Value& key, const Value& value) {
     context.meter.charge(dict.entries.size() + 2 * kItemCost);
-    dict.set(key, value);
+    dict.set(key, value, context.meter);
   };
   if (!arguments.positional.empty()) {
     const Value& source = arguments.positional[0];

@@ -15,13 +15,14 @@ namespace {
 
 constexpr size_t kMaxOutput = size_t{64} << 20;
 constexpr size_t kMaxMacros = 10'000;
-constexpr uint64_t kExprCost = 10;
+constexpr uint64_t kExprCost = 40;
 
 enum class Flow { kNormal, kBreak, kContinue };
 
 class Interpreter {
  public:
-  Interpreter(const std::vector<std::pair<std::string, Value>>& variables, const std::tm& clock) {
+  Interpreter(const std::vector<std::pair<std::string, Value>>& variables, const std::tm& clock, uint64_t budget)
+      : context_(budget) {
     context_.clock = clock;
     scope_ = std::make_shared<Scope>();
     for (const auto& [name, value] : variables) scope_->variables[name] = value;
@@ -120,7 +121,7 @@ class Interpreter {
     }
     Dict& attributes = object.as<Namespace*>()->attributes;
     context_.meter.charge(attributes.entries.size());
-    attributes.set(Value::string(target.attribute), value);
+    attributes.set(Value::string(target.attribute), value, context_.meter);
   }
 
   // ---- statements
@@ -278,7 +279,7 @@ class Interpreter {
     bind_macro_arguments(
         node, std::move(arguments),
         [&](std::string_view name, Value value) { scope_->variables[name] = std::move(value); },
-        [&](const Expr& fallback) { return evaluate(fallback); });
+        [&](const Expr& fallback) { return evaluate(fallback); }, context_.meter);
     place_ = call_place;
     Capture capture(*this);
     execute(node.body);
@@ -318,7 +319,7 @@ class Interpreter {
       if (!key.is_string()) throw Fault("keywords must be strings");
       context_.meter.charge(out.named.size() + 1);
       const bool twice =
-          std::any_of(out.named.begin(), out.named.end(), [&](auto& n) { return n.first == key.text(); });
+          std::any_of(out.named.begin(), out.named.end(), [&, &text = key.text()](auto& n) { return n.first == text; });
       if (twice) throw Fault("got multiple values for keyword argument '" + key.text() + "'");
       out.named.emplace_back(key.text(), value);
     }
@@ -446,7 +447,7 @@ class Interpreter {
       Value key = evaluate(*e.operands[i]);
       Value value = evaluate(*e.operands[i + 1]);
       context_.meter.charge(dict.entries.size());
-      dict.set(std::move(key), std::move(value));
+      dict.set(std::move(key), std::move(value), context_.meter);
     }
     return Value::dict(std::move(dict));
   }
@@ -472,8 +473,8 @@ class Interpreter {
 }  // namespace
 
 std::string run_template(const Block& body, const std::vector<std::pair<std::string, Value>>& variables,
-                         const std::tm& clock) {
-  return Interpreter(variables, clock).run(body);
+                         const std::tm& clock, uint64_t budget) {
+  return Interpreter(variables, clock, budget).run(body);
 }
 
 }  // namespace bw::tokenizer::jinja

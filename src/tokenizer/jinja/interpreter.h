@@ -18,8 +18,8 @@ struct RuntimeFault : Fault {
 };
 
 // The text that `body` gives with these variables; `clock` is the time that strftime_now() tells. Throws RuntimeFault
-// where Jinja raises, and when recursion, work or output grow beyond all use.
+// where Jinja raises, when recursion or output grow beyond all use, and when the work exceeds `budget` (see Meter).
 std::string run_template(const Block& body, const std::vector<std::pair<std::string, Value>>& variables,
-                         const std::tm& clock);
+                         const std::tm& clock, uint64_t budget);
 
 }  // namespace bw::tokenizer::jinja

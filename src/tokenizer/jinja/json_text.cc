@@ -69,6 +69,11 @@ class JsonWriter {
     return value.is<double>() ? json_float(value.as<double>()) : std::to_string(value.integer());
   }
 
+  void add(const std::string& separator) {
+    meter_.charge(separator.size());
+    out += separator;
+  }
+
   void new_line() {
     if (!style_.indent) return;
     out.push_back('\n');
@@ -81,7 +86,7 @@ class JsonWriter {
     out.push_back('[');
     ++level_;
     for (size_t i = 0; i < list.items.size(); ++i) {
-      if (i) out += style_.item_separator;
+      if (i) add(style_.item_separator);
       new_line();
       write(list.items[i]);
     }
@@ -101,10 +106,10 @@ class JsonWriter {
     out.push_back('{');
     ++level_;
     for (size_t i = 0; i < entries.size(); ++i) {
-      if (i) out += style_.item_separator;
+      if (i) add(style_.item_separator);
       new_line();
       write_key(entries[i]->first);
-      out += style_.key_separator;
+      add(style_.key_separator);
       write(entries[i]->second);
     }
     --level_;

@@ -18,9 +18,9 @@ std::optional<Value> take_named(CallArguments& arguments, std::string_view name)
   return value;
 }
 
-Value make_kwargs(const CallArguments& arguments) {
+Value make_kwargs(const CallArguments& arguments, Meter& meter) {
   Dict rest;
-  for (const auto& [name, value] : arguments.named) rest.set(Value::string(name), value);
+  for (const auto& [name, value] : arguments.named) rest.set(Value::string(name), value, meter);
   return Value::dict(std::move(rest));
 }
 
@@ -28,7 +28,7 @@ Value make_kwargs(const CallArguments& arguments) {
 
 void bind_macro_arguments(const MacroNode& macro, CallArguments arguments,
                           const std::function<void(std::string_view name, Value value)>& define,
-                          const std::function<Value(const Expr& fallback)>& evaluate) {
+                          const std::function<Value(const Expr& fallback)>& evaluate, Meter& meter) {
   const size_t n = std::min(arguments.positional.size(), macro.parameters.size());
   std::vector<std::optional<Value>> given(macro.parameters.size());
   bool names_caller = false;
@@ -42,7 +42,7 @@ void bind_macro_arguments(const MacroNode& macro, CallArguments arguments,
     define("caller", caller ? *caller : Value::undefined("No caller defined"));
   }
   if (macro.uses_kwargs) {
-    define("kwargs", make_kwargs(arguments));
+    define("kwargs", make_kwargs(arguments, meter));
   } else if (!arguments.named.empty()) {
     throw Fault("macro '" + macro.name + "' takes no keyword argument '" + arguments.named.front().first + "'");
   }

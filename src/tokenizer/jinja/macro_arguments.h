@@ -15,6 +15,6 @@ namespace bw::tokenizer::jinja {
 // macro does not take.
 void bind_macro_arguments(const MacroNode& macro, CallArguments arguments,
                           const std::function<void(std::string_view name, Value value)>& define,
-                          const std::function<Value(const Expr& fallback)>& evaluate);
+                          const std::function<Value(const Expr& fallback)>& evaluate, Meter& meter);
 
 }  // namespace bw::tokenizer::jinja

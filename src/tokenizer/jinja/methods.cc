@@ -39,7 +39,7 @@ Value call_dict_method(const Value& self, const std::string& name, const CallArg
     const Bound bound(name, arguments, {"key", "default"}, 1);
     if (!arguments.named.empty()) throw Fault("dict.get() takes no keyword arguments");
     if (!is_hashable(bound.get(0))) throw Fault("unhashable type: '" + type_name(bound.get(0)) + "'");
-    const Value* value = dict.find(bound.get(0));
+    const Value* value = dict.find(bound.get(0), context.meter);
     return value ? *value : bound.get_or(1, Value::none());
   }
   if (name == "fromkeys") throw Fault("dict.fromkeys() is not supported in chat templates");

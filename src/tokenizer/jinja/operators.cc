@@ -177,13 +177,13 @@ bool compare(Op op, const Value& a, const Value& b, Context& context) {
 bool contains(const Value& container, const Value& item, Context& context) {
   if (container.is_string()) {
     if (!item.is_string()) throw Fault("'in <string>' requires string as left operand, not " + type_name(item));
-    context.meter.charge(container.text().size() / 8 + item.text().size() / 8 + 1);
+    context.meter.charge(search_cost(container.text(), item.text()));
     return container.text().find(item.text()) != std::string::npos;
   }
   if (const Dict* dict = container.as_dict()) {
     if (!is_hashable(item)) throw Fault("unhashable type: '" + type_name(item) + "'");
     context.meter.charge(dict->entries.size());
-    return dict->find(item) != nullptr;
+    return dict->find(item, context.meter) != nullptr;
   }
   const auto is_item = [&](const Value& other) {
     return item.same_object(other) || equals(item, other, context.meter);

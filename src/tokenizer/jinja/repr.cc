@@ -46,6 +46,7 @@ class Writer {
   Writer(std::string& out, Meter& meter) : out_(out), meter_(meter) {}
 
   void write(const Value& value) {
+    meter_.charge(4);  // for brackets and commas, which may be all there is
     const size_t before = out_.size();
     if (++depth_ > 2 * kMaxNesting) throw Fault("value is nested too deeply to be printed");
     value.visit(*this);

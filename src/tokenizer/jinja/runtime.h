@@ -20,8 +20,15 @@ namespace bw::tokenizer::jinja {
 // What the meter is charged for a Value in a list: about the bytes it takes, with a short string it may hold.
 inline constexpr uint64_t kItemCost = 64;
 
+// What looking for `part` may cost: a text and a part of one letter are compared at every place, almost to the end.
+inline uint64_t search_cost(std::string_view text, std::string_view part) {
+  return (text.size() / 8 + 1) * (part.size() / 16 + 1);
+}
+
 // State of one rendering.
 struct Context {
+  explicit Context(uint64_t budget) : meter(budget) {}
+
   Meter meter;
   std::deque<Namespace> namespaces;
   std::tm clock{};  // what strftime_now formats

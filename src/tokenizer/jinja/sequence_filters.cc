@@ -17,6 +17,7 @@ Value sort_key(const Value& item, const Value* attribute, bool case_sensitive, C
 // `sort` takes several paths with commas between them, and compares lists of keys.
 Value multi_sort_key(const Value& item, const Value* attribute, bool case_sensitive, Context& context) {
   if (!attribute || !attribute->is_string()) return sort_key(item, attribute, case_sensitive, context);
+  context.meter.charge(attribute->text().size() * 8);
   std::vector<Value> keys;
   for (const std::string& part : split(attribute->text(), ",", -1)) {
     const Value path = Value::string(part);

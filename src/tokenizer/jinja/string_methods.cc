@@ -23,7 +23,7 @@ template <bool kLeft, bool kRight>
 Value strip_method(const std::string& text, const CallArguments& arguments, Context& context) {
   const Bound bound("strip", arguments, {"chars"}, 0);
   const auto characters = bound.text_or_none(0);
-  if (characters) context.meter.charge(text.size() / 16 * characters->size());
+  if (characters) context.meter.charge((text.size() / 16 + 1) * characters->size());
   return make(std::string(strip(text, characters, kLeft, kRight)));
 }
 
@@ -45,7 +45,7 @@ Value split_method(const std::string& text, const CallArguments& arguments, Cont
   const Bound bound("split", arguments, {"sep", "maxsplit"}, 0);
   const auto separator = bound.text_or_none(0);
   if (separator && separator->empty()) throw Fault("empty separator");
-  context.meter.charge(text.size() * 8);
+  context.meter.charge(text.size() * 8 + (separator ? search_cost(text, *separator) : 0));
   return list_of(kFunction(text, separator, bound.integer_or(1, -1)), context);
 }
 
@@ -66,7 +66,7 @@ std::string_view window(const std::string& text, const Bound& bound, size_t& beg
 }
 
 template <bool kAtEnd>
-Value affix_method(const std::string& text, const CallArguments& arguments, Context&) {
+Value affix_method(const std::string& text, const CallArguments& arguments, Context& context) {
   const Bound bound(kAtEnd ? "endswith" : "startswith", arguments, {"affix", "start", "end"}, 1);
   size_t begin = 0;
   const std::string_view view = window(text, bound, begin);
@@ -77,6 +77,7 @@ Value affix_method(const std::string& text, const CallArguments& arguments, Cont
     return kAtEnd ? view.ends_with(affix.text()) : view.starts_with(affix.text());
   };
   const List* list = bound.get(0).as_list();
+  if (list) context.meter.charge(list->items.size() * (view.size() / 16 + 1));
   if (list && list->is_tuple) return Value(std::any_of(list->items.begin(), list->items.end(), matches));
   return Value(matches(bound.get(0)));
 }
@@ -84,7 +85,7 @@ Value affix_method(const std::string& text, const CallArguments& arguments, Cont
 template <bool kReverse, bool kThrows>
 Value find_method_of(const std::string& text, const CallArguments& arguments, Context& context) {
   const Bound bound("find", arguments, {"sub", "start", "end"}, 1);
-  context.meter.charge(text.size() / 4);
+  context.meter.charge(search_cost(text, bound.text(0)));
   size_t begin = 0;
   const std::string_view view = window(text, bound, begin);
   const std::string& part = bound.text(0);
@@ -106,7 +107,7 @@ size_t count_matches(std::string_view text, std::string_view part) {
 
 Value count_method(const std::string& text, const CallArguments& arguments, Context& context) {
   const Bound bound("count", arguments, {"sub", "start", "end"}, 1);
-  context.meter.charge(text.size());
+  context.meter.charge(text.size() + search_cost(text, bound.text(0)));
   size_t begin = 0;
   const std::string_view view = window(text, bound, begin);
   if (begin == std::string_view::npos) return Value(int64_t{0});
@@ -116,6 +117,7 @@ Value count_method(const std::string& text, const CallArguments& arguments, Cont
 Value replace_method(const std::string& text, const CallArguments& arguments, Context& context) {
   if (!arguments.named.empty()) throw Fault("str.replace() takes no keyword arguments");
   const Bound bound("replace", arguments, {"old", "new", "count"}, 2);
+  context.meter.charge(search_cost(text, bound.text(0)));
   context.meter.charge(text.size() * 2 + count_matches(text, bound.text(0)) * (bound.text(1).size() + 4));
   return make(replace(text, bound.text(0), bound.text(1), bound.integer_or(2, -1)));
 }
@@ -145,7 +147,7 @@ Value partition_method(const std::string& text, const CallArguments& arguments, 
   const Bound bound("partition", arguments, {"sep"}, 1);
   const std::string& separator = bound.text(0);
   if (separator.empty()) throw Fault("empty separator");
-  context.meter.charge(text.size());
+  context.meter.charge(text.size() + search_cost(text, separator));
   const size_t at = kLast ? text.rfind(separator) : text.find(separator);
   if (at == std::string::npos) {
     return kLast ? Value::tuple({make(""), make(""), make(text)}) : Value::tuple({make(text), make(""), make("")});
@@ -168,9 +170,9 @@ Value pad_method(const std::string& text, const CallArguments& arguments, Contex
   const Bound bound("just", arguments, {"width", "fillchar"}, 1);
   const std::string fill = bound.find(1) ? bound.text(1) : " ";
   if (count_code_points(fill) != 1) throw Fault("The fill character must be exactly one character long");
-  const int64_t width = bound.integer_or(0, 0);
-  const int64_t room = width - static_cast<int64_t>(count_code_points(text));
-  if (room <= 0) return make(text);
+  const int64_t width = bound.integer_or(0, 0), length = static_cast<int64_t>(count_code_points(text));
+  if (width <= length) return make(text);
+  const int64_t room = width - length;
   context.meter.charge(static_cast<uint64_t>(room) * 4);
   // Python puts the odd one of a centred text on the left if the width is odd, too.
   const int64_t left = kLeft && kRight ? room / 2 + (room & width & 1) : kLeft ? room : 0;
@@ -183,8 +185,9 @@ Value pad_method(const std::string& text, const CallArguments& arguments, Contex
 
 Value zfill_method(const std::string& text, const CallArguments& arguments, Context& context) {
   const Bound bound("zfill", arguments, {"width"}, 1);
-  const int64_t room = bound.integer_or(0, 0) - static_cast<int64_t>(count_code_points(text));
-  if (room <= 0) return make(text);
+  const int64_t width = bound.integer_or(0, 0), length = static_cast<int64_t>(count_code_points(text));
+  if (width <= length) return make(text);
+  const int64_t room = width - length;
   context.meter.charge(static_cast<uint64_t>(room));
   const size_t sign = !text.empty() && (text[0] == '-' || text[0] == '+');
   return make(text.substr(0, sign) + std::string(static_cast<size_t>(room), '0') + text.substr(sign));

@@ -8,6 +8,8 @@
 namespace bw::tokenizer::jinja {
 namespace {
 
+constexpr uint64_t kCompareCost = 30;
+
 int nesting_of(const std::vector<Value>& items) {
   int deepest = 0;
   for (const Value& item : items) deepest = std::max(deepest, item.nesting());
@@ -17,7 +19,8 @@ int nesting_of(const std::vector<Value>& items) {
 
 Value make_list(std::vector<Value> items, bool is_tuple) {
   const int nesting = nesting_of(items);
-  return Value(std::make_shared<const List>(List{std::move(items), is_tuple, nesting}));
+  const bool hashable = is_tuple && std::all_of(items.begin(), items.end(), is_hashable);
+  return Value(std::make_shared<const List>(List{std::move(items), is_tuple, hashable, nesting}));
 }
 
 // Integers beyond 2^53 must not be compared as doubles.
@@ -40,7 +43,7 @@ bool equal_dicts(const Dict& a, const Dict& b, Meter& meter) {
   if (a.entries.size() != b.entries.size()) return false;
   for (const auto& [key, value] : a.entries) {
     meter.charge(b.entries.size());
-    const Value* other = b.find(key);
+    const Value* other = b.find(key, meter);
     if (!other || !equals(value, *other, meter)) return false;
   }
   return true;
@@ -111,18 +114,20 @@ const Value* Dict::find(std::string_view key) const {
   return nullptr;
 }
 
-const Value* Dict::find(const Value& key) const {
-  if (key.is_string()) return find(std::string_view(key.text()));
-  Meter meter;
+const Value* Dict::find(const Value& key, Meter& meter) const {
+  if (key.is_string()) {
+    meter.charge(entries.size() * (key.text().size() / 64));
+    return find(std::string_view(key.text()));
+  }
   for (const auto& [name, value] : entries) {
     if (!name.is_string() && equals(name, key, meter)) return &value;
   }
   return nullptr;
 }
 
-void Dict::set(Value key, Value value) {
+void Dict::set(Value key, Value value, Meter& meter) {
   if (!is_hashable(key)) throw Fault("unhashable type: '" + type_name(key) + "'");
-  if (const Value* old = find(key)) {
+  if (const Value* old = find(key, meter)) {
     const_cast<Value&>(*old) = std::move(value);
   } else {
     entries.emplace_back(std::move(key), std::move(value));
@@ -151,9 +156,7 @@ std::string type_name(const Value& value) {
 }
 
 bool is_hashable(const Value& value) {
-  if (const List* list = value.as_list()) {
-    return list->is_tuple && std::all_of(list->items.begin(), list->items.end(), is_hashable);
-  }
+  if (const List* list = value.as_list()) return list->hashable;
   return !value.as_dict() && !value.is<std::shared_ptr<const View>>();
 }
 
@@ -179,7 +182,7 @@ bool truth(const Value& value) {
 }
 
 bool equals(const Value& a, const Value& b, Meter& meter) {
-  meter.charge(1);
+  meter.charge(kCompareCost);
   if (a.is_number() && b.is_number()) return compare_numbers(a, b) == 0 && a.real() == b.real();
   if (a.is_string() && b.is_string()) {
     meter.charge(a.text().size() / 16);
@@ -199,7 +202,7 @@ bool equals(const Value& a, const Value& b, Meter& meter) {
 }
 
 bool less(const Value& a, const Value& b, Meter& meter) {
-  meter.charge(1);
+  meter.charge(kCompareCost);
   if (a.is_number() && b.is_number()) return compare_numbers(a, b) < 0;
   if (a.is_string() && b.is_string()) {
     meter.charge(std::min(a.text().size(), b.text().size()) / 16);

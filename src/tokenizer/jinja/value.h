@@ -20,14 +20,16 @@ struct Fault : std::runtime_error {
 // Counts the work of one rendering, so that no template can run, or allocate, without end.
 class Meter {
  public:
-  // One unit is about a byte copied or a tenth of an expression evaluated. Throws Fault when the budget is spent.
+  explicit Meter(uint64_t budget) : left_(budget) {}
+
+  // One unit is about a byte copied or a fortieth of an expression evaluated. Throws Fault when the budget is spent.
   void charge(uint64_t units) {
     if (units > left_) throw Fault("the template does too much work");
     left_ -= units;
   }
 
  private:
-  uint64_t left_ = 200'000'000;
+  uint64_t left_;
 };
 
 class Value;
@@ -114,6 +116,7 @@ class Value {
 struct List {
   std::vector<Value> items;
   bool is_tuple = false;
+  bool hashable = false;  // kept as nesting is: items may hold one another a thousand times over
   int nesting = 1;
 };
 
@@ -122,11 +125,12 @@ struct Dict {
   std::vector<std::pair<Value, Value>> entries;
   int nesting = 1;
 
-  // Null if absent. They look at every entry: charge entries.size() for what an untrusted template can repeat.
-  const Value* find(const Value& key) const;
+  // Null if absent. They look at every entry: charge entries.size() for what an untrusted template can repeat; `meter`
+  // is charged for keys that take long to compare.
+  const Value* find(const Value& key, Meter& meter) const;
   const Value* find(std::string_view key) const;
   // Throws Fault for a key that Python cannot hash.
-  void set(Value key, Value value);
+  void set(Value key, Value value, Meter& meter);
 };
 
 // What Python calls an iterator: it can be read once.

@@ -1,0 +1,23 @@
+# tests/fuzz/fuzz_NAME.cc -> the libFuzzer program fuzz_NAME. The target `fuzz` builds them all and nothing else.
+option(BITWRIGHT_FUZZ "Build the fuzz targets (needs clang)" OFF)
+
+if(BITWRIGHT_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "BITWRIGHT_FUZZ needs clang: configure with the preset 'fuzz'")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
+function(bw_fuzz)
+  add_custom_target(fuzz)
+  file(GLOB sources CONFIGURE_DEPENDS tests/fuzz/fuzz_*.cc)
+  foreach(source ${sources})
+    get_filename_component(program ${source} NAME_WE)
+    add_executable(${program} ${source})
+    target_compile_definitions(${program} PRIVATE BW_FUZZING)
+    target_include_directories(${program} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+    target_link_libraries(${program} PRIVATE bitwright)
+    target_link_options(${program} PRIVATE -fsanitize=fuzzer)
+    add_dependencies(fuzz ${program})
+  endforeach()
+endfunction()

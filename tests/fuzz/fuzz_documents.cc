@@ -1,0 +1,20 @@
+// Files of calibration text. The first byte chooses among the kinds.
+#include <array>
+
+#include "base/utf8.h"
+#include "fuzz/target.h"
+#include "io/text_rows.h"
+
+using namespace bw;
+
+BW_FUZZ_TARGET(documents, input) {
+  static constexpr std::array kNames = {"rows.jsonl", "rows.json", "rows.txt"};
+  if (input.empty()) return;
+  const char* name = kNames[static_cast<unsigned char>(input[0]) % kNames.size()];
+  const std::vector<io::TextDocument> documents = io::parse_documents(input.substr(1), name);
+  fuzz::require(!documents.empty(), "no document and no error");
+  for (const io::TextDocument& d : documents) {
+    fuzz::require(!find_invalid_utf8(d.text), "a text that is not UTF-8");
+    fuzz::require(d.is_chat != d.messages.empty(), "a conversation without messages");
+  }
+}
