@@ -18,12 +18,14 @@ inline constexpr uint64_t kMostRows = uint64_t{1} << 32, kMostRowTokens = uint64
 // tell; a second one ends the program at once.
 void catch_interruptions();
 bool interrupted();
+// For jobs: they go on where nobody reads what they say any more (a closed pipe).
+void outlive_readers();
 
 // Options that every command that computes has.
 struct CommonOptions {
   size_t threads = 0;
   std::string arithmetic = "auto", device = "cpu";
-  std::optional<std::string> device_memory, trace;
+  std::optional<std::string> memory, device_memory, trace;
   bool quiet = false;
   bool profile = false;
 };

@@ -25,12 +25,12 @@ class ProgressPrinter {
     if (warnings_only_ && !warning) return;
     if (event.kind != ProgressEvent::Kind::kProgress) {
       clear();
-      fmt::print(stderr, "{}{}: {}\n", warning ? "warning: " : "", event.stage, event.text);
+      tell("{}{}: {}\n", warning ? "warning: " : "", event.stage, event.text);
       return;
     }
     const int percent = event.total > 0 ? static_cast<int>(100 * event.done / event.total) : 0;
     if (terminal_) {
-      fmt::print(stderr, "\r\x1b[K{:<17} {:3} %  {}", event.stage, percent, event.text);
+      tell("\r\x1b[K{:<17} {:3} %  {}", event.stage, percent, event.text);
       std::fflush(stderr);
       line_open_ = true;
       if (event.done >= event.total) clear();
@@ -39,12 +39,18 @@ class ProgressPrinter {
     if (event.stage == stage_ && percent < next_) return;
     if (event.stage != stage_) stage_ = event.stage;
     next_ = percent / 10 * 10 + 10;
-    fmt::print(stderr, "{} {} % {}\n", event.stage, percent, event.text);
+    tell("{} {} % {}\n", event.stage, percent, event.text);
   }
 
  private:
+  // A reader that has gone must not end a job.
+  template <typename... Args>
+  static void tell(fmt::format_string<Args...> text, Args&&... args) {
+    static_cast<void>(std::fputs(fmt::format(text, std::forward<Args>(args)...).c_str(), stderr));
+  }
+
   void clear() {
-    if (line_open_) fmt::print(stderr, "\r\x1b[K");
+    if (line_open_) tell("\r\x1b[K");
     line_open_ = false;
   }
 
@@ -74,6 +80,10 @@ void add_common_options(CLI::App& command, CommonOptions& common) {
       ->check(CLI::IsMember({"auto", "f32", "bf16"}));
   command.add_option("--device", common.device, "Device: " + fmt::format("{}", fmt::join(device_names(), ", ")))
       ->capture_default_str();
+  command.add_option(
+      "--memory", common.memory,
+      "Memory that measure, quantize and plan may use at most, such as 1GB: a job that needs more is refused "
+      "with what it needs");
   command.add_option("--device-memory", common.device_memory,
                      "Memory of the device to use at most, such as 8GB (not for cpu)");
   command.add_flag("--profile", common.profile, "Show where the time went: stages, copies and waits");
@@ -89,6 +99,10 @@ EngineOptions engine_options(const CommonOptions& common) {
                       : common.arithmetic == "bf16" ? Arithmetic::kBF16
                                                     : Arithmetic::kAuto;
   engine.device = common.device;
+  if (common.memory) {
+    engine.memory = parse_bytes(*common.memory, "--memory");
+    if (engine.memory == 0) throw Error(ErrorCode::kUsage, "--memory: it must be more than 0");
+  }
   if (common.device_memory) {
     engine.device_memory = parse_bytes(*common.device_memory, "--device-memory");
     if (engine.device_memory == 0) throw Error(ErrorCode::kUsage, "--device-memory: it must be more than 0");

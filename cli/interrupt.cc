@@ -52,4 +52,6 @@ void catch_interruptions() {
 
 bool interrupted() { return caught; }
 
+void outlive_readers() { std::signal(SIGPIPE, SIG_IGN); }
+
 }  // namespace bw::cli

@@ -13,6 +13,7 @@ struct State {
 };
 
 std::string run(State& s) {
+  outlive_readers();
   s.options.engine = engine_options(s.common);
   const MeasureResult r = measure(s.options);
   // Rounded inwards: what is shown can be asked for.

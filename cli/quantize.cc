@@ -14,6 +14,7 @@ struct State {
 };
 
 std::string run(State& s) {
+  outlive_readers();
   QuantizeOptions& o = s.options;
   if (!s.size.empty()) o.size = parse_bytes(s.size, "--size");
   o.shard_bytes = parse_bytes(s.shard_size, "--shard-size");

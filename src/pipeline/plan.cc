@@ -116,8 +116,7 @@ std::vector<TargetPlan> targets_of(const Sizes& sizes, const PlanOptions& o, con
   return targets;
 }
 
-JobNeeds needs_of_job(const Run& run, const model::ModelDir& dir, const PlanOptions& o,
-                      const std::vector<TargetPlan>& targets) {
+JobShape shape_of_job(const Run& run, const PlanOptions& o, const std::vector<TargetPlan>& targets) {
   JobShape job;
   constexpr size_t kMostTokens = size_t{1} << 40;  // beyond any job: what is made of it fits in 64 bits
   job.rows = std::min(o.calibration.rows, kMostTokens / std::max<size_t>(1, o.calibration.length));
@@ -129,18 +128,38 @@ JobNeeds needs_of_job(const Run& run, const model::ModelDir& dir, const PlanOpti
   job.on_host = run.device->runs_at_once();
   job.device_limit = run.device->memory_limit();
   for (const TargetPlan& target : targets) job.output_bytes.push_back(target.bytes);
-  return needs_of(dir.config(), dir.vocab_rows(), job);
+  return job;
 }
 
-void check_room(const PlanOptions& o, const JobNeeds& needs, std::vector<Finding>& list, const Findings& findings) {
-  const StageNeed& peak = needs.peak();
-  if (const uint64_t there = memory_there(); peak.memory_bytes > there) {
-    warn(list, {},
-         fmt::format("about {} of memory are needed ({}), {} may be used", format_bytes(peak.memory_bytes), peak.stage,
-                     format_bytes(there)),
-         peak.stage == "self-calibration" ? "give text with --calib, so that the model need not be in memory whole"
-                                          : "give fewer or shorter calibration rows");
+// What would make a job need no more than `bound`.
+std::string memory_advice(const model::ModelDir& dir, JobShape job, const StageNeed& peak, uint64_t bound) {
+  if (peak.stage == "self-calibration") return "give text with --calib, so that the model need not be in memory whole";
+  const auto fits = [&](size_t rows) {
+    job.rows = rows;
+    return needs_of(dir.config(), dir.vocab_rows(), job).peak().memory_bytes <= bound;
+  };
+  size_t most = 0, too_many = job.rows;  // rows that fit, and that do not
+  while (too_many - most > 1) {
+    const size_t middle = most + (too_many - most) / 2;
+    (fits(middle) ? most : too_many) = middle;
   }
+  return most > 0 ? fmt::format("with --calib-rows {} it would fit", most)
+                  : "give shorter rows, or run on a machine with more memory";
+}
+
+void check_memory(const model::ModelDir& dir, const JobShape& job, const JobNeeds& needs, uint64_t bound,
+                  std::vector<Finding>& list, const Findings& findings) {
+  const StageNeed& peak = needs.peak();
+  const uint64_t there = memory_there(), most = bound == 0 ? there : std::min(bound, there);
+  if (peak.memory_bytes <= most) return;
+  const std::string what = fmt::format("about {} of memory are needed ({}), {} may be used",
+                                       format_bytes(peak.memory_bytes), peak.stage, format_bytes(most));
+  const std::string advice = memory_advice(dir, job, peak, most);
+  if (bound == 0) return warn(list, {}, what, advice);
+  findings.attempt([&] { throw Error(ErrorCode::kIo, "--memory: " + what, advice); });
+}
+
+void check_disk(const PlanOptions& o, const JobNeeds& needs, const Findings& findings) {
   findings.attempt([&] {
     if (o.output.empty()) return;
     const uint64_t available = io::free_space(o.output);
@@ -171,8 +190,10 @@ JobChecks check_job(const Run& run, const Sizes& sizes, const PlanOptions& o, st
   if (c.files.empty() && !findings.attempt([&] { calib::check_self_generation({c.rows, c.length, c.seed}); })) {
     return checks;
   }
-  checks.needs = needs_of_job(run, sizes.dir, o, checks.targets);
-  check_room(o, checks.needs, list, findings);
+  const JobShape job = shape_of_job(run, o, checks.targets);
+  checks.needs = needs_of(sizes.dir.config(), sizes.dir.vocab_rows(), job);
+  check_memory(sizes.dir, job, checks.needs, o.engine.memory, list, findings);
+  check_disk(o, checks.needs, findings);
   return checks;
 }
 

@@ -1,5 +1,6 @@
 // The program itself: exit status, one line of error, nothing half-written.
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -140,6 +141,9 @@ class Child {
   Outcome stop(int signal, const Reached& reached) {
     for (int i = 0; i < 20000 && !reached(); ++i) usleep(1000);
     kill(pid_, signal);
+    return end();
+  }
+  Outcome end() {
     int status = 0;
     waitpid(pid_, &status, 0);
     Outcome o;
@@ -166,6 +170,46 @@ TEST_F(Cli, AnInterruptedRunSaysSoAndLeavesNothing) {
       dir_ / "log");
   const Outcome o = building.stop(SIGINT, [&] { return fs::exists(dir_ / "out.partial"); });
   expect_refused(o, 130, {"error: interrupted; ", "out.work", "run the same command again to go on"});
+}
+
+TEST_F(Cli, KilledAtAnyMomentItGoesOnToTheSameBytes) {
+  const auto arguments = [&](const fs::path& output) {
+    return std::vector<std::string>{BW_PROGRAM,       "quantize", model_, "-o",           output, "--bpw",        "5",
+                                    "--calib",        text_,      "-q",   "--calib-rows", "8",    "--checkpoint", "0",
+                                    "--calib-length", "32"};
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  Child whole(arguments(dir_ / "whole"), dir_ / "log");
+  ASSERT_EQ(whole.end().status, 0) << whole.output();
+  const auto time = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin);
+  constexpr int kMoments = 16;
+  int killed = 0;
+  for (int i = 0; i < kMoments; ++i) {
+    Child child(arguments(out_), dir_ / "log");
+    usleep(static_cast<useconds_t>(time.count() * i / kMoments));
+    killed += child.stop(SIGKILL, [] { return true; }).status == 1000 + SIGKILL;
+    Child again(arguments(out_), dir_ / "log");
+    const Outcome o = again.end();
+    // Killed when all was done, it finds its own output there.
+    EXPECT_TRUE(o.status == 0 || o.out.find("it exists already") != std::string::npos) << i << ": " << o.out;
+    const Outcome same = shell("diff -r " + quoted(dir_ / "whole") + " " + quoted(out_));
+    EXPECT_EQ(same.status, 0) << i << ": " << same.out;
+    EXPECT_FALSE(fs::exists(dir_ / "out.work")) << i;
+    EXPECT_FALSE(fs::exists(dir_ / "out.partial")) << i;
+    fs::remove_all(out_);
+  }
+  EXPECT_GT(killed, kMoments / 2);
+}
+
+TEST_F(Cli, AJobGoesOnWhereNobodyReads) {
+  const std::string command = quoted(BW_PROGRAM) + " quantize " + quoted(model_) + " -o " + quoted(out_) +
+                              " --bpw 5 --calib " + quoted(text_) + " --calib-rows 4 --calib-length 32";
+  shell("{ " + command + "; echo $? >" + quoted(dir_ / "status") + "; } 2>&1 | head -1");
+  std::string status;
+  std::ifstream(dir_ / "status") >> status;
+  EXPECT_EQ(status, "5");  // the last words could not be said
+  EXPECT_EQ(run("inspect " + quoted(out_)).status, 0);
+  EXPECT_FALSE(fs::exists(dir_ / "out.work"));
 }
 
 TEST_F(Cli, ATargetOutOfReachIsRefusedWithTheRange) {

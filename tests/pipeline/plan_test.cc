@@ -303,6 +303,29 @@ TEST_F(Plan, MoreMemoryAndDiskThanThereIsIsSaidWithTheFigures) {
                       warning({"of memory are needed", "may be used", "--calib"}), warning({"1000 tokens"})});
 }
 
+TEST_F(Plan, ABoundOfMemoryIsKeptOrTheJobIsRefusedWithWhatFits) {
+  save(tiny());
+  PlanOptions o = options(5);
+  o.calibration.rows = 64;
+  const uint64_t needed = plan(o).memory_bytes;
+  o.engine.memory = needed;
+  expect_findings(plan(o), {});
+  o.engine.memory = needed - 100000;
+  const PlanResult r = plan(o);
+  expect_findings(r, {error(ErrorCode::kIo, {"--memory", "of memory are needed", "may be used", "--calib-rows"})});
+  const std::string words = "--calib-rows ";
+  const std::string& advice = r.findings[0].advice;
+  o.calibration.rows = std::stoul(advice.substr(advice.find(words) + words.size()));
+  EXPECT_LT(o.calibration.rows, 64u);
+  expect_findings(plan(o), {});
+  ++o.calibration.rows;
+  EXPECT_TRUE(plan(o).has_errors());
+  QuantizeOptions q = quantize_options(5);
+  q.engine.memory = 1000;
+  expect_error([&] { quantize(q); }, ErrorCode::kIo, {"--memory", "shorter rows"});
+  EXPECT_FALSE(fs::exists(out_));
+}
+
 TEST_F(Plan, AJobBeginsWithTheSameChecks) {
   test::TinyModel m = tiny();
   m.at("model.layers.1.mlp.up_proj.weight").values[0] = NAN;  // in the first row, which is sampled
