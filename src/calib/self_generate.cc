@@ -10,25 +10,28 @@
 namespace bw::calib {
 namespace {
 
-constexpr float kTemperatures[] = {0.6f, 0.8f, 1.0f, 1.0f};
-constexpr size_t kRandomShare = 12;  // one row in so many is random tokens
+// Short texts: many subjects tell more than long ones (docs/quality.md).
+constexpr size_t kTextTokens = 128;
+constexpr size_t kChatShare = 8;  // one text in so many opens a user's turn
 constexpr uint64_t kMostTokens = uint64_t{1} << 32;
-constexpr uint64_t kSampleStream = 1, kRandomStream = 2;
+constexpr uint64_t kSampleStream = 1, kStartStream = 2;
 
-// The ids a row begins with. Rows alternate between plain text and the user's turn.
-std::vector<uint32_t> row_start(size_t row, const tokenizer::Tokenizer& tokenizer,
-                                const std::vector<uint32_t>& chat_start, size_t vocab_rows, Rng& rng) {
-  if (row % 2 == 1 && !chat_start.empty()) return chat_start;
-  if (!tokenizer.prefix_ids().empty()) return tokenizer.prefix_ids();
-  // No BOS: any ordinary token opens a text.
+// The ids a text begins with: what opens every text (BOS), then any ordinary token, so that no two are alike.
+std::vector<uint32_t> text_start(size_t text, const tokenizer::Tokenizer& tokenizer,
+                                 const std::vector<uint32_t>& chat_start, size_t vocab_rows, Rng& rng) {
+  if (text % kChatShare == kChatShare - 1 && !chat_start.empty()) return chat_start;
+  std::vector<uint32_t> start = tokenizer.prefix_ids();
   for (int attempt = 0; attempt < 64; ++attempt) {
     const uint32_t id = rng.below(static_cast<uint32_t>(vocab_rows));
-    if (tokenizer.id_to_token(id) && !tokenizer.is_special(id)) return {id};
+    if (!tokenizer.id_to_token(id) || tokenizer.is_special(id)) continue;
+    start.push_back(id);
+    return start;
   }
-  return {0};
+  if (start.empty()) start.push_back(0);
+  return start;
 }
 
-// Rows being written together. All are fed position by position, so that rows whose openings differ in length share a
+// Texts being written together. All are fed position by position, so that texts whose openings differ in length share a
 // batch.
 class Writer {
  public:
@@ -64,7 +67,7 @@ class Writer {
  private:
   void draw(size_t at, MatrixView<const float> logits) {
     pool_.parallel_for(starts_.size(), [&](size_t s, size_t) {
-      const nn::Sampling sampling{.temperature = kTemperatures[s % std::size(kTemperatures)], .top_p = 1, .top_k = 0};
+      const nn::Sampling sampling{.temperature = 1, .top_p = 1, .top_k = 0};
       ids_[s * length_ + at] = nn::sample(logits.row_span(s), sampling, rngs_[s].next_double());
     });
   }
@@ -112,20 +115,24 @@ Rows self_generate(const nn::LanguageModel& model, const tokenizer::Tokenizer& t
                    const std::function<void(size_t, size_t)>& progress) {
   check_self_generation(options);
   const size_t vocab_rows = model.dir().vocab_rows();
-  const size_t random_rows = options.rows / kRandomShare;
+  const size_t text_length = std::min(kTextTokens, options.length);
+  const size_t texts_per_row = (options.length + text_length - 1) / text_length;
   std::vector<uint32_t> chat_start;
   if (chat != nullptr) chat_start = tokenizer.encode(user_turn_opening(*chat));
-  Rng rng(options.seed, kRandomStream);
+  Rng rng(options.seed, kStartStream);
   std::vector<std::vector<uint32_t>> starts;
-  for (size_t r = 0; r < options.rows - random_rows; ++r) {
-    starts.push_back(row_start(r, tokenizer, chat_start, vocab_rows, rng));
+  for (size_t text = 0; text < options.rows * texts_per_row; ++text) {
+    starts.push_back(text_start(text, tokenizer, chat_start, vocab_rows, rng));
   }
   Rows rows;
   rows.length = options.length;
   rows.source = "self-generated";
-  rows.ids = Writer(model, std::move(starts), options.length, options.seed, pool).write(progress);
-  const uint32_t tokens = static_cast<uint32_t>(std::min(vocab_rows, tokenizer.vocab_size()));
-  for (size_t i = 0; i < random_rows * options.length; ++i) rows.ids.push_back(rng.below(tokens));
+  const std::vector<uint32_t> ids = Writer(model, std::move(starts), text_length, options.seed, pool).write(progress);
+  const size_t stride = texts_per_row * text_length;
+  for (size_t row = 0; row < options.rows; ++row) {
+    const auto first = ids.begin() + static_cast<std::ptrdiff_t>(row * stride);
+    rows.ids.insert(rows.ids.end(), first, first + static_cast<std::ptrdiff_t>(options.length));
+  }
   return rows;
 }
 

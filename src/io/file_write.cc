@@ -131,11 +131,15 @@ std::string read_file(const fs::path& path, uint64_t max_bytes) {
   if (error == 0 && S_ISDIR(info.st_mode)) error = EISDIR;
   // One byte more than allowed tells a file that is too large, also where the size is not known (a pipe).
   const uint64_t limit = max_bytes == UINT64_MAX ? max_bytes : max_bytes + 1;
-  if (error == 0 && S_ISREG(info.st_mode)) text.reserve(std::min<uint64_t>(static_cast<uint64_t>(info.st_size), limit));
-  constexpr size_t kStep = size_t{1} << 20;
+  size_t step = size_t{1} << 20;
+  if (error == 0 && S_ISREG(info.st_mode)) {
+    const auto size = static_cast<uint64_t>(info.st_size);
+    text.reserve(std::min(size, limit));
+    step = std::clamp<uint64_t>(size + 1, 4096, step);  // a small file is not worth a megabyte of zeros
+  }
   while (error == 0 && text.size() < limit) {
     const size_t old = text.size();
-    const size_t want = static_cast<size_t>(std::min<uint64_t>(kStep, limit - old));
+    const size_t want = static_cast<size_t>(std::min<uint64_t>(step, limit - old));
     text.resize(old + want);
     const ssize_t n = read(fd, text.data() + old, want);
     text.resize(old + (n > 0 ? static_cast<size_t>(n) : 0));

@@ -90,8 +90,8 @@ PieceDir::State PieceDir::check(std::string_view name, std::string_view key) con
   try {
     const Json json = parse_json(read_file(seal, kMostSealBytes), seal.string());
     if (json.at("key").get<std::string>() != key) return State::kOther;
-    const bool whole = json.at("bytes").get<uint64_t>() == fs::file_size(piece) &&
-                       json.at("xxh3").get<std::string>() == hash_of(piece);
+    // Compared as JSON: a number that is no size must not become one.
+    const bool whole = json.at("bytes") == fs::file_size(piece) && json.at("xxh3") == hash_of(piece);
     return whole ? State::kWhole : State::kDamaged;
   } catch (const Json::exception&) {  // the seal itself is damaged
   } catch (const fs::filesystem_error&) {

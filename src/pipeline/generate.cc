@@ -58,7 +58,7 @@ std::vector<uint32_t> stop_ids(const model::ModelDir& dir) {
     if (!config.is_object() || !config.contains("eos_token_id")) return ids;
     const io::Json& eos = config["eos_token_id"];
     for (const io::Json& id : eos.is_array() ? eos : io::Json::array({eos})) {
-      if (id.is_number_unsigned()) ids.push_back(id.get<uint32_t>());
+      if (id.is_number_unsigned() && id.get<uint64_t>() <= UINT32_MAX) ids.push_back(id.get<uint32_t>());
     }
   } catch (const Error&) {
     // The file is optional, and damaged ones are common; config.json has told us the essential.

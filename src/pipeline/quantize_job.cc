@@ -25,6 +25,12 @@ calib::Rows rows_to_price(const calib::Rows& rows, Effort effort) {
   return calib::some_of(rows, std::max(rows.count() / kFastShare, (kFastTokens + rows.length - 1) / rows.length));
 }
 
+// What has been finished of `targets` targets: their keys and results by name, in one piece, so that all of it is known
+// or nothing is. It stays until all else in the work folder is gone: with it, outputs are known to be ours and
+// complete.
+constexpr const char* kFinishedKey = "finished targets";
+std::string finished_piece(size_t targets) { return fmt::format("finished-{}.piece", targets); }
+
 // From here on a result is of little use: e times less likely, on average, than what the original would say.
 constexpr double kUselessKld = 1.0;
 
@@ -38,9 +44,6 @@ struct Target {
   QuantizeResult result;
 
   std::string name() const { return bpw > 0 ? fmt::format("{}bpw", bpw) : "size"; }
-  // In the root of the work folder, where it stays until all else there is gone: with it, the output is known to be
-  // ours and complete.
-  std::string finished_piece() const { return fmt::format("finished-{}.piece", name()); }
 };
 
 // Of all that the result of a target depends on and that is known before any work.
@@ -126,11 +129,18 @@ class QuantizeJob {
 
   // Tells the finished targets from those that are still to be written, and makes the builders of these.
   void find_targets() {
+    for (size_t n = targets_.size(); n > 0 && finished_.empty(); --n) {
+      if (!job_->has(job_->root(), finished_piece(n), kFinishedKey)) continue;
+      const io::Json found = io::PieceReader(job_->root(), finished_piece(n)).header();
+      for (const Target& target : targets_) {
+        const io::Json one = found.value(target.name(), io::Json::object());
+        if (one.value("key", "") == target.key) finished_[target.name()] = one;
+      }
+    }
     for (Target& target : targets_) {
       target.folder = std::make_unique<io::PieceDir>(job_->folder(target.name()));
-      const std::string finished = target.finished_piece();
-      if (job_->has(job_->root(), finished, target.key) && settle_output(target.output)) {
-        target.result = result_of(io::PieceReader(job_->root(), finished).header());
+      if (finished_.contains(target.name()) && settle_output(target.output)) {
+        target.result = result_of(finished_[target.name()].at("result"));
         job_->tell_resumed(fmt::format("{} is complete", target.output.string()));
         continue;
       }
@@ -178,7 +188,9 @@ class QuantizeJob {
       const StageClock::Span span(run_.clock, "compile");
       r.written_bytes = target.builder->finish(run_, plan, target.folder->path(), [&](uint64_t bytes) {
         r.written_bytes = bytes;
-        io::PieceWriter(job_->root(), target.finished_piece(), to_json(r)).seal(target.key);
+        finished_[target.name()] = {{"key", target.key}, {"result", to_json(r)}};
+        io::PieceWriter(job_->root(), finished_piece(finished_.size()), finished_).seal(kFinishedKey);
+        job_->root().discard(finished_piece(finished_.size() - 1));
       });
     }
     discard_layers(*target.folder, dir_.config().n_layers);
@@ -207,6 +219,7 @@ class QuantizeJob {
   std::optional<Measurement> measurement_;
   std::unique_ptr<JobDir> job_;
   std::vector<Target> targets_;
+  io::Json finished_ = io::Json::object();
   CalibrationData calibration_;
 };
 

@@ -62,36 +62,40 @@ TEST(SelfGenerate, TheSeedDecides) {
   EXPECT_FALSE(std::equal(one.row(1).begin(), one.row(1).end(), one.row(0).begin()));
 }
 
-TEST(SelfGenerate, RowsBeginWithBosAndTheLastOfTwelveAreRandom) {
-  for (const size_t n : {size_t{1}, size_t{11}, size_t{12}, size_t{25}}) {
-    const Rows rows = generate({n, 60, 1});
-    ASSERT_EQ(rows.count(), n);
-    for (size_t r = 0; r < n - n / 12; ++r) EXPECT_EQ(rows.row(r)[0], kBos) << r;
-    for (size_t r = n - n / 12; r < n; ++r) {
-      EXPECT_NE(rows.row(r)[0], kBos) << r;
-      // 60 of 288 at random: 54 different ones are to be expected, with a deviation of 2.
-      EXPECT_GT(std::set(rows.row(r).begin(), rows.row(r).end()).size(), 45u);
-      EXPECT_LT(*std::max_element(rows.row(r).begin(), rows.row(r).end()), 288u);
+TEST(SelfGenerate, RowsAreTextsThatBeginWithBosAndAnyToken) {
+  for (const size_t length : {60, 128, 129, 300}) {
+    const Rows rows = generate({6, length, 1});
+    ASSERT_EQ(rows.count(), 6u);
+    std::set<uint32_t> openings;
+    size_t texts = 0;
+    for (size_t r = 0; r < 6; ++r) {
+      for (size_t at = 0; at < length; at += 128) {
+        EXPECT_EQ(rows.row(r)[at], kBos) << r << ", " << at;
+        if (at + 1 == length) continue;  // the last text is cut there
+        openings.insert(rows.row(r)[at + 1]);
+        ++texts;
+      }
     }
+    EXPECT_GT(2 * openings.size(), texts) << length;  // drawn from 288
   }
 }
 
-TEST(SelfGenerate, EverySecondRowOpensAUsersTurn) {
+TEST(SelfGenerate, OneTextInEightOpensAUsersTurn) {
   Setting setting;
   setting.chat = tokenizer::ChatTemplate::parse("<s>U:{{ messages[0].content }}</s>", "test");
-  const Rows rows = generate({4, 12, 1}, setting);
+  const Rows rows = generate({17, 12, 1}, setting);
   const auto tokenizer = tokenizer::Tokenizer::load(kModel);
   const std::vector<uint32_t> opening = tokenizer.encode("<s>U:");
   ASSERT_EQ(opening[0], kBos);
-  ASSERT_GT(opening.size(), 1u);
-  for (size_t r = 0; r < 4; ++r) {
+  ASSERT_GT(opening.size(), 2u);
+  for (size_t r = 0; r < 17; ++r) {
     const bool opens = std::equal(opening.begin(), opening.end(), rows.row(r).begin());
-    EXPECT_EQ(opens, r % 2 == 1) << r;
+    EXPECT_EQ(opens, r % 8 == 7) << r;
     EXPECT_EQ(rows.row(r)[0], kBos);
   }
   // An opening that is longer than a row is cut.
-  const Rows narrow = generate({2, 2, 1}, setting);
-  EXPECT_TRUE(std::equal(opening.begin(), opening.begin() + 2, narrow.row(1).begin()));
+  const Rows narrow = generate({8, 2, 1}, setting);
+  EXPECT_TRUE(std::equal(opening.begin(), opening.begin() + 2, narrow.row(7).begin()));
 }
 
 TEST(SelfGenerate, WithoutBosAnOrdinaryTokenOpens) {

@@ -51,7 +51,9 @@ TEST_F(WorkDirTest, AnyDamageIsSeen) {
   fresh();
   fs::remove(dir.file("a.piece"));
   EXPECT_EQ(dir.check("a.piece", "k"), State::kDamaged);
-  for (const char* text : {"", "{", "{}", "[1]", "{\"key\": 1}", "{\"key\": \"k\", \"bytes\": 9}", "\xff"}) {
+  for (const char* text : {"", "{", "{}", "[1]", R"({"key": 1})", R"({"key": "k", "bytes": 9})", "\xff",
+                           R"({"key": "k", "bytes": 1e300, "xxh3": ""})", R"({"key": "k", "bytes": [], "xxh3": ""})",
+                           R"({"key": "k", "bytes": 9, "xxh3": 1})"}) {
     fresh();
     overwrite(fs::path(dir.file("a.piece")) += ".seal", text);
     EXPECT_EQ(dir.check("a.piece", "k"), State::kDamaged) << text;
