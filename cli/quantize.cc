@@ -28,7 +28,7 @@ std::string run(State& s) {
     fmt::print(
         "{}\n  target     {}\n  linears    {:.4f} bits per weight\n  head       {:.4f} bits per weight\n"
         "  predicted  {:.4f} nats per token from the original (from prices)\n"
-        "  measured   {:.4f} ± {:.4f} on calibration tokens, {:.1f} % same most likely token\n"
+        "  fitted     {:.4f} ± {:.4f} on the calibration tokens themselves, {:.1f} % same most likely token (see eval)\n"
         "  planned    {} bytes\n  written    {} bytes\n  time       {:.1f} s since the start\n",
         r.output.string(),
         r.bpw_target > 0 ? fmt::format("{} bits per weight", r.bpw_target) : fmt::format("{} bytes", *o.size),
