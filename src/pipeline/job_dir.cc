@@ -21,6 +21,11 @@ constexpr const char* kJobKey = "bitwright job 1";
               fmt::format("restore that {}, choose another --work, or give --restart to begin anew", what));
 }
 
+void check_seconds(double seconds) {
+  if (seconds >= 0) return;  // not so for NaN
+  throw Error(ErrorCode::kUsage, fmt::format("--checkpoint {}: it must be 0 or more seconds", seconds));
+}
+
 }  // namespace
 
 std::string text_fingerprint(const std::vector<fs::path>& files) {
@@ -50,7 +55,9 @@ std::string kept_advice(const fs::path& work) {
 }
 
 JobDir::JobDir(const fs::path& path, const JobIdentity& identity, const WorkOptions& options, const Reporter& reporter)
-    : work_(path), reporter_(reporter), seconds_(options.checkpoint_seconds) {
+    : work_((check_seconds(options.checkpoint_seconds), path)),
+      reporter_(reporter),
+      seconds_(options.checkpoint_seconds) {
   if (options.restart) work_.clear();
   switch (work_.check(kJob, kJobKey)) {
     case State::kWhole: {

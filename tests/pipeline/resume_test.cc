@@ -1,5 +1,6 @@
 // Jobs that are ended at any moment, and what the same call makes of what they have left.
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <map>
 #include <set>
@@ -227,6 +228,11 @@ TEST_F(Resume, AMeasurementGoesOnToo) {
 
 TEST_F(Resume, AWorkFolderInTheWrongPlaceIsRefused) {
   QuantizeOptions o = options("out");
+  for (const double seconds : {-1.0, std::nan("")}) {
+    o.work.checkpoint_seconds = seconds;
+    test::expect_error([&] { quantize(o); }, ErrorCode::kUsage, {"--checkpoint"});
+  }
+  o.work.checkpoint_seconds = 0;
   for (const fs::path& place : {kModel, kModel / "work", dir_ / "out", dir_ / "out" / "work"}) {
     o.work.path = place;
     test::expect_error([&] { quantize(o); }, ErrorCode::kUsage, {"--work"});
