@@ -7,12 +7,15 @@
 #include "bitwright/bitwright.h"
 #include "io/json.h"
 #include "io/safetensors.h"
+#include "support/files.h"
 #include "support/temp_dir.h"
 
 namespace bw {
 namespace {
 
 namespace fs = std::filesystem;
+using test::contents;
+using test::read_bytes;
 
 const fs::path kModels = fs::path(BW_FIXTURES) / "models";
 
@@ -56,20 +59,6 @@ class Job : public testing::TestWithParam<std::string> {
   test::TempDir dir_;
   fs::path text_ = dir_.path() / "text.txt";
 };
-
-std::string read_bytes(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-// Names and contents of all files of a directory.
-std::map<std::string, std::string> contents(const fs::path& dir) {
-  std::map<std::string, std::string> files;
-  for (const auto& entry : fs::recursive_directory_iterator(dir)) {
-    if (entry.is_regular_file()) files[fs::relative(entry.path(), dir).string()] = read_bytes(entry.path());
-  }
-  return files;
-}
 
 TEST_P(Job, WritesWhatWasPlannedWithinTheTarget) {
   const QuantizeResult r = quantize(options(5.5)).at(0);

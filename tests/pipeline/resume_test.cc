@@ -10,27 +10,17 @@
 #include "bitwright/bitwright.h"
 #include "io/file_write.h"
 #include "support/errors.h"
+#include "support/files.h"
 #include "support/temp_dir.h"
 
 namespace bw {
 namespace {
 
 namespace fs = std::filesystem;
+using test::contents;
+using test::read_bytes;
 
 const fs::path kModel = fs::path(BW_FIXTURES) / "models" / "llama";
-
-std::string read_bytes(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-std::map<std::string, std::string> contents(const fs::path& dir) {
-  std::map<std::string, std::string> files;
-  for (const auto& entry : fs::recursive_directory_iterator(dir)) {
-    if (entry.is_regular_file()) files[fs::relative(entry.path(), dir).string()] = read_bytes(entry.path());
-  }
-  return files;
-}
 
 void write_text(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
 
