@@ -24,13 +24,13 @@ PieceWriter::PieceWriter(const PieceDir& dir, std::string_view name, const Json&
     : dir_(dir), name_(name), file_(dir.file(name)) {
   const std::string text = header.dump();
   const uint64_t size = text.size();
-  file_.write(std::as_bytes(std::span(&size, 1)));
-  file_.write(text);
+  write(std::as_bytes(std::span(&size, 1)));
+  write(std::as_bytes(std::span(text.data(), text.size())));
 }
 
 void PieceWriter::seal(std::string_view key) {
   file_.commit();
-  dir_.seal(name_, key);
+  dir_.seal(name_, key, file_.size(), hasher_.hex());
 }
 
 PieceReader::PieceReader(const PieceDir& dir, std::string_view name) : map_(dir.file(name)) {

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/hash.h"
+#include "base/matrix.h"
 #include "io/file_map.h"
 #include "io/file_write.h"
 #include "io/json.h"
@@ -18,7 +20,10 @@ namespace bw::io {
 class PieceWriter {
  public:
   PieceWriter(const PieceDir& dir, std::string_view name, const Json& header);
-  void write(std::span<const std::byte> data) { file_.write(data); }
+  void write(std::span<const std::byte> data) {
+    file_.write(data);
+    hasher_.update(data);
+  }
   template <typename T>
   void write_values(std::span<const T> values) {
     write(std::as_bytes(values));
@@ -30,6 +35,7 @@ class PieceWriter {
   const PieceDir& dir_;
   std::string name_;
   AtomicFile file_;
+  Hasher hasher_;  // of all that was written
 };
 
 class PieceReader {
@@ -44,6 +50,11 @@ class PieceReader {
   void read_values(std::span<T> values) {
     const std::span<const std::byte> bytes = take(values.size_bytes());
     std::copy(bytes.begin(), bytes.end(), std::as_writable_bytes(values).begin());
+  }
+  Matrix<float> read_matrix(size_t rows, size_t cols) {
+    Matrix<float> matrix(rows, cols);
+    read_values(matrix.span());
+    return matrix;
   }
 
  private:

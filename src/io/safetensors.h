@@ -77,8 +77,8 @@ class ShardSet {
   // Opens and checks every shard. Throws Error(kModel): no safetensors there (naming pytorch_model.bin where that is
   // what there is), shards that model.safetensors.index.json names and that are absent (all of them, with their tensor
   // counts), the same tensor in two shards with different bytes. Warnings (stale index, equal duplicates) go to
-  // `warnings`. With `on_error` nothing is thrown: it is told of every error, and what can be read is there (of a tensor
-  // with two values the first).
+  // `warnings`. With `on_error` nothing is thrown: it is told of every error, and what can be read is there (of a
+  // tensor with two values the first).
   using ErrorSink = std::function<void(const Error&)>;
   explicit ShardSet(const std::filesystem::path& path, const ErrorSink& on_error = {});
 

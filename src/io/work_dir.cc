@@ -100,10 +100,14 @@ PieceDir::State PieceDir::check(std::string_view name, std::string_view key) con
   return State::kDamaged;
 }
 
+void PieceDir::seal(std::string_view name, std::string_view key, uint64_t bytes, std::string_view hash) const {
+  const Json json = {{"key", key}, {"bytes", bytes}, {"xxh3", hash}};
+  write_file(seal_of(file(name)), json.dump() + "\n");
+}
+
 void PieceDir::seal(std::string_view name, std::string_view key) const {
   const fs::path piece = file(name);
-  const Json json = {{"key", key}, {"bytes", fs::file_size(piece)}, {"xxh3", hash_of(piece)}};
-  write_file(seal_of(piece), json.dump() + "\n");
+  seal(name, key, fs::file_size(piece), hash_of(piece));
 }
 
 void PieceDir::discard(std::string_view name) const {
@@ -120,6 +124,15 @@ void PieceDir::clear() const {
 }
 
 WorkDir::WorkDir(const fs::path& path) : PieceDir(ours(path)), lock_(path / kMarker) {}
+
+bool WorkDir::holds_more_than(std::string_view name) const noexcept {
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(path(), error), end; !error && at != end; at.increment(error)) {
+    const std::string found = at->path().filename().string();
+    if (found != name && is_piece(found)) return true;
+  }
+  return false;
+}
 
 void WorkDir::clear() const {
   std::vector<fs::path> folders;

@@ -30,7 +30,9 @@ class PieceDir {
   };
   // Reads the whole piece to see whether it is what was sealed.
   State check(std::string_view name, std::string_view key) const;
-  // Of a piece that has been written.
+  // Of a piece that has been written; with size and hash (Hasher::hex) as whoever wrote it knows them, or read for
+  // that.
+  void seal(std::string_view name, std::string_view key, uint64_t bytes, std::string_view hash) const;
   void seal(std::string_view name, std::string_view key) const;
   // Removes the piece and its seal, the seal first; nothing happens if they are not there.
   void discard(std::string_view name) const;
@@ -50,6 +52,8 @@ class WorkDir : public PieceDir {
   WorkDir(const WorkDir&) = delete;
   WorkDir& operator=(const WorkDir&) = delete;
 
+  // Whether there is any piece, in folders too, besides the one of this name.
+  bool holds_more_than(std::string_view name) const noexcept;
   PieceDir folder(std::string_view name) const { return PieceDir(path() / name); }
   // Removes all pieces, those in folders first; what is not ours stays.
   void clear() const;

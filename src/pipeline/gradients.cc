@@ -16,8 +16,6 @@ using backend::HostTensor;
 using backend::Tensor;
 namespace op = backend::op;
 
-constexpr size_t kLogitTokens = 128;      // rows of logits that exist at once
-constexpr size_t kBackwardTokens = 2048;  // tokens of whole rows whose activations exist at once
 constexpr uint64_t kSuccessorStream = 3;
 constexpr const char* kForward = "forward.piece";
 constexpr const char* kBackward = "backward.piece";
@@ -116,8 +114,11 @@ class GradientPass {
     if (left > layers() || !inputs_.has_until(left)) return false;
     gradients_ = std::make_unique<States>(embed_rows(run_, decoder_, dir_, rows_));
     gradients_->restore(piece);
-    read_gains(piece, head_gains_, 1);
-    for (size_t layer = left; layer < layers(); ++layer) read_gains(piece, gains_[layer], model::kLinearsPerLayer);
+    const size_t tokens = rows_.ids.size();
+    head_gains_.values = piece.read_matrix(tokens, 1);
+    for (size_t layer = left; layer < layers(); ++layer) {
+      gains_[layer].values = piece.read_matrix(tokens, model::kLinearsPerLayer);
+    }
     if (visitor) visitor->restore(piece.header().at("found"));
     left_ = left;
     work_.job.tell_resumed(fmt::format("the way back goes on at layer {}", left_ - 1));
@@ -153,11 +154,6 @@ class GradientPass {
     const auto values = gains.arriving.as<const float>();
     std::copy(values.begin(), values.end(), gains.values.data());
     gains.arriving = {};
-  }
-
-  void read_gains(io::PieceReader& piece, Gains& gains, size_t columns) const {
-    gains.values = Matrix<float>(rows_.ids.size(), columns);
-    piece.read_values(gains.values.span());
   }
 
   // Layers that an earlier run has gone through: the states are then those behind them.

@@ -1,5 +1,7 @@
 #include "pipeline/job.h"
 
+#include <optional>
+
 #include <fmt/format.h>
 
 #include "base/hash.h"
@@ -14,26 +16,31 @@ namespace fs = std::filesystem;
 constexpr const char* kRows = "rows.piece";
 constexpr const char* kMeasured = "measured.piece";
 
-void write_gains(io::PieceWriter& piece, const TokenGains& gains) {
-  piece.write_values(gains.head.span());
-  for (const Matrix<float>& layer : gains.layers) piece.write_values(layer.span());
-}
-
 TokenGains read_gains(io::PieceReader& piece, size_t tokens, size_t layers) {
-  const auto read = [&](size_t columns) {
-    Matrix<float> gains(tokens, columns);
-    piece.read_values(gains.span());
-    return gains;
-  };
   TokenGains gains;
-  gains.head = read(1);
-  for (size_t layer = 0; layer < layers; ++layer) gains.layers.push_back(read(model::kLinearsPerLayer));
+  gains.head = piece.read_matrix(tokens, 1);
+  for (size_t layer = 0; layer < layers; ++layer) {
+    gains.layers.push_back(piece.read_matrix(tokens, model::kLinearsPerLayer));
+  }
   return gains;
 }
 
-std::string stage_key(const char* stage, const Run& run, const model::ModelDir& dir, const calib::Rows& rows,
-                      uint64_t seed) {
-  return piece_key({stage, engine_key(run), fingerprint(dir), rows_key(rows), std::to_string(seed)});
+// What an earlier run has kept under this key, told as `what`; none: it is still to be made.
+std::optional<io::PieceReader> kept_piece(const JobDir& job, const char* name, std::string_view key, const char* what) {
+  if (!job.has(job.root(), name, key)) return std::nullopt;
+  job.tell_resumed(fmt::format("{} there", what));
+  return io::PieceReader(job.root(), name);
+}
+
+void keep_gains(const JobDir& job, const io::Json& header, const TokenGains& gains, std::string_view key) {
+  io::PieceWriter piece(job.root(), kMeasured, header);
+  piece.write_values(gains.head.span());
+  for (const Matrix<float>& layer : gains.layers) piece.write_values(layer.span());
+  piece.seal(key);
+}
+
+std::string stage_key(const char* stage, const Run& run, const JobDir& job, const calib::Rows& rows, uint64_t seed) {
+  return piece_key({stage, engine_key(run), job.identity().model, rows_key(rows), std::to_string(seed)});
 }
 
 }  // namespace
@@ -67,16 +74,14 @@ std::string rows_key(const calib::Rows& rows) {
 
 calib::Rows rows_of_job(Run& run, const model::ModelDir& dir, const CalibrationOptions& options, JobDir& job) {
   if (!options.files.empty()) return calibration_rows(run, dir, options);
-  const std::string key = piece_key(
-      {"rows", engine_key(run), fingerprint(dir), fmt::format("{} {} {}", options.rows, options.length, options.seed)});
-  if (job.has(job.root(), kRows, key)) {
-    io::PieceReader piece(job.root(), kRows);
+  const std::string key = piece_key({"rows", engine_key(run), job.identity().model,
+                                     fmt::format("{} {} {}", options.rows, options.length, options.seed)});
+  if (auto piece = kept_piece(job, kRows, key, "the self-written calibration text is")) {
     calib::Rows rows;
     rows.length = options.length;
-    rows.source = piece.header().value("source", "");
+    rows.source = piece->header().value("source", "");
     rows.ids.resize(options.rows * options.length);
-    piece.read_values(std::span(rows.ids));
-    job.tell_resumed("the self-written calibration text is there");
+    piece->read_values(std::span(rows.ids));
     return rows;
   }
   calib::Rows rows = calibration_rows(run, dir, options);
@@ -87,31 +92,23 @@ calib::Rows rows_of_job(Run& run, const model::ModelDir& dir, const CalibrationO
 }
 
 Measured measure_in_job(Run& run, const model::ModelDir& dir, const calib::Rows& rows, uint64_t seed, JobDir& job) {
-  const std::string key = stage_key("measure", run, dir, rows, seed);
-  if (job.has(job.root(), kMeasured, key)) {
-    io::PieceReader piece(job.root(), kMeasured);
-    job.tell_resumed("the measurement is there");
-    Measurement m = parse_measurement(piece.header(), job.root().file(kMeasured).string());
-    return {std::move(m), read_gains(piece, rows.ids.size(), dir.config().n_layers)};
+  const std::string key = stage_key("measure", run, job, rows, seed);
+  if (auto piece = kept_piece(job, kMeasured, key, "the measurement is")) {
+    Measurement m = parse_measurement(piece->header(), job.root().file(kMeasured).string());
+    return {std::move(m), read_gains(*piece, rows.ids.size(), dir.config().n_layers)};
   }
   Measured measured = measure_model(run, dir, rows, seed, {job, key});
-  io::PieceWriter piece(job.root(), kMeasured, to_json(measured.measurement));
-  write_gains(piece, measured.gains);
-  piece.seal(key);
+  keep_gains(job, to_json(measured.measurement), measured.gains, key);
   return measured;
 }
 
 TokenGains gains_in_job(Run& run, const model::ModelDir& dir, const calib::Rows& rows, uint64_t seed, JobDir& job) {
-  const std::string key = stage_key("gains", run, dir, rows, seed);
-  if (job.has(job.root(), kMeasured, key)) {
-    io::PieceReader piece(job.root(), kMeasured);
-    job.tell_resumed("the gradients are there");
-    return read_gains(piece, rows.ids.size(), dir.config().n_layers);
+  const std::string key = stage_key("gains", run, job, rows, seed);
+  if (auto piece = kept_piece(job, kMeasured, key, "the gradients are")) {
+    return read_gains(*piece, rows.ids.size(), dir.config().n_layers);
   }
   TokenGains gains = find_gradients(run, dir, rows, seed, {job, key}, nullptr);
-  io::PieceWriter piece(job.root(), kMeasured, {});
-  write_gains(piece, gains);
-  piece.seal(key);
+  keep_gains(job, {}, gains, key);
   return gains;
 }
 

@@ -26,27 +26,27 @@ void check_seconds(double seconds) {
   throw Error(ErrorCode::kUsage, fmt::format("--checkpoint {}: it must be 0 or more seconds", seconds));
 }
 
+// With its length, so that parts cannot be taken for other parts put together.
+void add_part(Hasher& hasher, std::string_view part) {
+  const uint64_t size = part.size();
+  hasher.update_values(std::span<const uint64_t>(&size, 1));
+  hasher.update(std::as_bytes(std::span(part.data(), part.size())));
+}
+
 }  // namespace
 
 std::string text_fingerprint(const std::vector<fs::path>& files) {
   if (files.empty()) return "self-written";
   Hasher hasher;
   for (const fs::path& file : files) {
-    const std::string text = io::read_file(file, UINT64_MAX);
-    const uint64_t size = text.size();
-    hasher.update_values(std::span<const uint64_t>(&size, 1));
-    hasher.update(std::as_bytes(std::span(text.data(), text.size())));
+    add_part(hasher, io::read_file(file, UINT64_MAX));
   }
   return hasher.hex();
 }
 
 std::string piece_key(std::initializer_list<std::string_view> parts) {
   Hasher hasher;
-  for (const std::string_view part : parts) {
-    const uint64_t size = part.size();
-    hasher.update_values(std::span<const uint64_t>(&size, 1));
-    hasher.update(std::as_bytes(std::span(part.data(), part.size())));
-  }
+  for (const std::string_view part : parts) add_part(hasher, part);
   return hasher.hex();
 }
 
@@ -56,6 +56,7 @@ std::string kept_advice(const fs::path& work) {
 
 JobDir::JobDir(const fs::path& path, const JobIdentity& identity, const WorkOptions& options, const Reporter& reporter)
     : work_((check_seconds(options.checkpoint_seconds), path)),
+      identity_(identity),
       reporter_(reporter),
       seconds_(options.checkpoint_seconds) {
   if (options.restart) work_.clear();
@@ -83,13 +84,7 @@ JobDir::JobDir(const fs::path& path, const JobIdentity& identity, const WorkOpti
 
 JobDir::~JobDir() {
   std::error_code ignored;
-  const std::string job = kJob;
-  for (fs::recursive_directory_iterator at(work_.path(), ignored), end; !ignored && at != end; at.increment(ignored)) {
-    const std::string name = at->path().filename().string();
-    if (at->is_regular_file(ignored) && name != job && name.ends_with(".piece")) return;
-    if (at->is_regular_file(ignored) && name.ends_with(".piece.safetensors")) return;
-  }
-  if (fs::exists(work_.path(), ignored)) work_.remove();
+  if (fs::exists(work_.path(), ignored) && !work_.holds_more_than(kJob)) work_.remove();
 }
 
 bool JobDir::has(const io::PieceDir& dir, std::string_view name, std::string_view key) const {

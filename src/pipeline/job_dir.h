@@ -35,6 +35,7 @@ class JobDir {
   // The folder goes if nothing is in it that would be missed.
   ~JobDir();
 
+  const JobIdentity& identity() const { return identity_; }
   const io::PieceDir& root() const { return work_; }
   io::PieceDir folder(std::string_view name) const { return work_.folder(name); }
 
@@ -66,6 +67,7 @@ class JobDir {
   using Clock = std::chrono::steady_clock;
 
   io::WorkDir work_;
+  JobIdentity identity_;
   const Reporter& reporter_;
   double seconds_;
   Clock::time_point last_ = Clock::now();

@@ -17,9 +17,6 @@ constexpr uint64_t kFloat = sizeof(float);
 constexpr uint64_t kProgramBytes = uint64_t{32} << 20;  // code, tokenizer apart
 constexpr uint64_t kTokenBytes = 512;                   // of the tokenizer, for each token it knows
 constexpr uint64_t kIdleBytes = uint64_t{256} << 20;    // most that the cpu device keeps of what it was given back
-constexpr uint64_t kLogitRows = 128;                    // that exist at once
-constexpr uint64_t kBackwardTokens = 2048;              // whose activations exist at once on the way back
-constexpr uint64_t kGains = 7;                          // numbers of a token in a layer: one for each linear
 
 // The sizes of a model that its needs are made of.
 struct Sizes {
@@ -47,8 +44,8 @@ std::vector<StageNeed> stages_of(const Sizes& s, const JobShape& job) {
   const uint64_t batch_tokens = std::min<uint64_t>(tokens, std::max<uint64_t>(kBatchTokens, job.length));
   const uint64_t backward_tokens = std::min<uint64_t>(tokens, std::max<uint64_t>(kBackwardTokens, job.length));
   const uint64_t batch = 3 * kFloat * batch_tokens * 2 * s.widest;
-  const uint64_t states = kFloat * tokens * s.hidden, gains = kFloat * tokens * kGains * s.layers;
-  const uint64_t logits = kFloat * kLogitRows * s.vocabulary;
+  const uint64_t states = kFloat * tokens * s.hidden, gains = kFloat * tokens * model::kLinearsPerLayer * s.layers;
+  const uint64_t logits = kFloat * kLogitTokens * s.vocabulary;
   std::vector<StageNeed> stages;
   if (job.self_calibrated) {
     const uint64_t weights = packed * (s.layers * s.layer + s.head);
@@ -78,7 +75,8 @@ std::vector<StageNeed> stages_of(const Sizes& s, const JobShape& job) {
 std::vector<StageNeed> host_stages_of(const Sizes& s, const JobShape& job, bool states_at_home) {
   const uint64_t tokens = uint64_t{job.rows} * job.length, streams = job.quantizes ? 2 : 1;
   const uint64_t states = states_at_home ? streams * kFloat * tokens * (s.hidden + s.widest) : 0;
-  const uint64_t gains = kFloat * tokens * kGains * s.layers, inputs = 2 * sizeof(uint16_t) * tokens * s.hidden;
+  const uint64_t gains = kFloat * tokens * model::kLinearsPerLayer * s.layers,
+                 inputs = 2 * sizeof(uint16_t) * tokens * s.hidden;
   const uint64_t weights = std::max(2 * kFloat * s.layer, 2 * kFloat * s.head);
   return {{"all stages", states + gains + inputs + weights}};
 }
@@ -135,7 +133,8 @@ JobNeeds needs_of(const model::ModelConfig& config, size_t vocab_rows, const Job
     stage.memory_bytes += kProgramBytes + kTokenBytes * s.vocabulary;
   }
   // In the work folder: a saved state, and the one that takes its place.
-  const uint64_t state = 2 * kFloat * tokens * s.hidden, gains = kFloat * tokens * (kGains * s.layers + 1);
+  const uint64_t state = 2 * kFloat * tokens * s.hidden,
+                 gains = kFloat * tokens * (model::kLinearsPerLayer * s.layers + 1);
   needs.disk_bytes = sizeof(uint16_t) * tokens * s.hidden * s.layers + state + 2 * gains;
   uint64_t finished = 0;
   for (const uint64_t bytes : job.output_bytes) {

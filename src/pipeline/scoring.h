@@ -5,11 +5,9 @@
 #include <span>
 
 #include "eval/statistics.h"
-#include "nn/decoder.h"
+#include "pipeline/session.h"
 
 namespace bw::pipeline {
-
-inline constexpr size_t kLogitTokens = 128;  // rows of logits that exist at once, per model
 
 // Calls visit(first state, first scored token, count) for chunks of at most kLogitTokens of a batch's scored tokens:
 // those that have a successor, row after row, length - 1 of each.

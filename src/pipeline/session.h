@@ -54,6 +54,9 @@ uint64_t device_bytes_needed(const model::ModelConfig& config, size_t tokens);
 // Weights of the linears of all layers.
 uint64_t weights_of_layers(const model::ModelConfig& config);
 
+// Rows of logits that exist at once, of each model; and tokens of whole rows whose activations do on the way back.
+inline constexpr size_t kLogitTokens = 128, kBackwardTokens = 2048;
+
 // The embedded rows. A batch holds about kBatchTokens tokens: its size must not depend on the number of threads. Where
 // a memory limit leaves no room for the states of all rows beside the weights of two layers, they stay on the host (and
 // the reporter is told). copies: how many states of these rows there will be at once.
