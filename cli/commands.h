@@ -36,9 +36,14 @@ EngineOptions engine_options(const CommonOptions& common);
 // Refuses what is not a whole number from `least` to `most`, in one line.
 CLI::Validator whole_number(uint64_t least, uint64_t most);
 
+// The same for any number.
+CLI::Validator number(double least, double most);
+
 // The time of each stage as a table on stdout, if asked for with --profile.
 void print_profile(const CommonOptions& common, const std::vector<StageTime>& stages);
 
+// "3.0,4.0", given once or more often.
+std::vector<double> parse_bpw(const std::vector<std::string>& texts);
 // --head-bits: a number (which the library checks) or "auto".
 std::optional<int> parse_head_bits(const std::string& text);
 

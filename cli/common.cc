@@ -73,6 +73,16 @@ CLI::Validator whole_number(uint64_t least, uint64_t most) {
   return CLI::Validator(check, "");
 }
 
+CLI::Validator number(double least, double most) {
+  const auto check = [least, most](const std::string& text) {
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool good = error == std::errc() && end == text.data() + text.size() && value >= least && value <= most;
+    return good ? std::string() : fmt::format("{} is not a number from {} to {}", text, least, most);
+  };
+  return CLI::Validator(check, "");
+}
+
 void add_common_options(CLI::App& command, CommonOptions& common) {
   command.add_option("--threads", common.threads, "Threads (0: one per core); results do not depend on it")
       ->check(whole_number(0, 1024));
@@ -136,6 +146,26 @@ void print_profile(const CommonOptions& common, const std::vector<StageTime>& st
   print_row(total);
 }
 
+std::vector<double> parse_bpw(const std::vector<std::string>& texts) {
+  std::vector<double> values;
+  for (const std::string& text : texts) {
+    const char* at = text.data();
+    const char* const end = at + text.size();
+    while (true) {
+      double value = 0;
+      const auto [stop, error] = std::from_chars(at, end, value);
+      if (error != std::errc() || (stop != end && *stop != ',')) {
+        throw Error(ErrorCode::kUsage, fmt::format("--bpw {}: it is no list of numbers", text),
+                    "give one, or several such as 3.0,4.0");
+      }
+      values.push_back(value);
+      if (stop == end) break;
+      at = stop + 1;
+    }
+  }
+  return values;
+}
+
 std::optional<int> parse_head_bits(const std::string& text) {
   if (text == "auto") return std::nullopt;
   int bits = 0;
@@ -156,7 +186,7 @@ void add_work_options(CLI::App& command, WorkOptions& work) {
   command
       .add_option("--checkpoint", work.checkpoint_seconds,
                   "Seconds between saved states of layers at least; 0: after every layer")
-      ->check(CLI::Range(0.0, 86400.0))
+      ->check(number(0, 86400))
       ->capture_default_str();
 }
 

@@ -34,6 +34,19 @@ void check_command(const CLI::App& app, int argc, char** argv) {
                   "see bitwright --help");
 }
 
+// A name or a number that is nothing, as of a variable that was not set.
+void refuse_empty(const CLI::App& app) {
+  for (const CLI::App* command : app.get_subcommands()) {
+    for (const CLI::Option* option : command->get_options()) {
+      for (const std::string& value : option->results()) {
+        if (!value.empty() || option->get_single_name() == "prompt") continue;  // any text may be gone on from
+        throw bw::Error(bw::ErrorCode::kUsage, fmt::format("{}: the value is empty", option->get_name()),
+                        fmt::format("see bitwright {} --help", command->get_name()));
+      }
+    }
+  }
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Bitwright quantizes language models: a Hugging Face directory in, a measured EXL2 model out.",
                "bitwright");
@@ -54,6 +67,7 @@ int run(int argc, char** argv) {
     const std::string command = argc > 1 && argv[1][0] != '-' ? fmt::format(" {}", argv[1]) : std::string();
     return report(fmt::format("{}; see bitwright{} --help", e.what(), command), bw::ErrorCode::kUsage);
   }
+  refuse_empty(app);
   bw::cli::catch_interruptions();
   const std::string last = action();
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {

@@ -12,6 +12,7 @@ namespace {
 struct State {
   PlanOptions options;
   CommonOptions common;
+  std::vector<std::string> bpw;
   std::string size, head_bits = std::to_string(kDefaultHeadBits);
   bool json = false;
 };
@@ -108,6 +109,7 @@ nlohmann::ordered_json to_json(const PlanResult& r) {
 
 std::string run(State& s) {
   PlanOptions& o = s.options;
+  o.bpw = parse_bpw(s.bpw);
   if (!s.size.empty()) o.size = parse_bytes(s.size, "--size");
   o.head_bits = parse_head_bits(s.head_bits);
   o.engine = engine_options(s.common);
@@ -132,9 +134,9 @@ void add_plan(CLI::App& app, Action& action) {
   c->footer("Examples:\n  bitwright plan MODEL\n  bitwright plan MODEL -o OUT --bpw 4.0 --calib text.txt");
   c->add_option("model", s->options.model, "Hugging Face model directory")->required();
   c->add_option("-o,--output", s->options.output, "Output directory that is meant, to check its place and disk");
-  c->add_option("--bpw", s->options.bpw, "Bits per weight as of quantize; without a target, measuring is planned")
-      ->delimiter(',')
-      ->allow_extra_args(false);
+  c->add_option("--bpw", s->bpw, "Bits per weight as of quantize; without a target, measuring is planned")
+      ->allow_extra_args(false)
+      ->type_name("BPW[,BPW...]");
   c->add_option("--size", s->size, "Size of the whole output instead, such as 3.2GB")->excludes("--bpw");
   c->add_option("--head-bits", s->head_bits, "Bits of the head as of quantize")->capture_default_str();
   c->add_flag("--overwrite", s->options.overwrite, "The output may replace one that Bitwright wrote");

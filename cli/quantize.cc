@@ -10,12 +10,14 @@ namespace {
 struct State {
   QuantizeOptions options;
   CommonOptions common;
+  std::vector<std::string> bpw;
   std::string size, shard_size = "8GiB", measurement, effort = "normal", head_bits = std::to_string(kDefaultHeadBits);
 };
 
 std::string run(State& s) {
   outlive_readers();
   QuantizeOptions& o = s.options;
+  o.bpw = parse_bpw(s.bpw);
   if (!s.size.empty()) o.size = parse_bytes(s.size, "--size");
   o.shard_bytes = parse_bytes(s.shard_size, "--shard-size");
   if (!s.measurement.empty()) o.measurement = s.measurement;
@@ -28,7 +30,8 @@ std::string run(State& s) {
     fmt::print(
         "{}\n  target     {}\n  linears    {:.4f} bits per weight\n  head       {:.4f} bits per weight\n"
         "  predicted  {:.4f} nats per token from the original (from prices)\n"
-        "  fitted     {:.4f} ± {:.4f} on the calibration tokens themselves, {:.1f} % same most likely token (see eval)\n"
+        "  fitted     {:.4f} ± {:.4f} on the calibration tokens themselves, {:.1f} % same most likely token (see "
+        "eval)\n"
         "  planned    {} bytes\n  written    {} bytes\n  time       {:.1f} s since the start\n",
         r.output.string(),
         r.bpw_target > 0 ? fmt::format("{} bits per weight", r.bpw_target) : fmt::format("{} bytes", *o.size),
@@ -51,10 +54,9 @@ void add_quantize(CLI::App& app, Action& action) {
       "  bitwright quantize MODEL -o OUT --bpw 3.0,3.5,4.0 -m measurement.json");
   c->add_option("model", s->options.model, "Hugging Face model directory")->required();
   c->add_option("-o,--output", s->options.output, "Output directory; with several targets OUTPUT-<bpw>bpw")->required();
-  c->add_option("--bpw", s->options.bpw,
-                "Bits per weight of the decoder's linears, side tensors included; several: 3.0,4.0")
-      ->delimiter(',')
-      ->allow_extra_args(false);
+  c->add_option("--bpw", s->bpw, "Bits per weight of the decoder's linears, side tensors included; several: 3.0,4.0")
+      ->allow_extra_args(false)
+      ->type_name("BPW[,BPW...]");
   c->add_option("--size", s->size, "Size of the whole output instead, such as 3.2GB");
   c->add_option("--effort", s->effort, "Work done for quality within the same bits: fast, normal or best")
       ->check(CLI::IsMember({"fast", "normal", "best"}))

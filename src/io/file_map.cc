@@ -49,6 +49,12 @@ void check_link(const std::filesystem::path& path) {
               "the blob is missing from the cache: download the model again");
 }
 
+void refuse_lfs_pointer(std::string_view begin, const std::filesystem::path& path) {
+  if (!begin.starts_with("version https://git-lfs.github.com/")) return;  // its specification: the first line
+  throw Error(ErrorCode::kModel, path.string() + ": a Git LFS pointer, not the file itself",
+              "fetch the file: git lfs pull in the model directory");
+}
+
 FileMap::FileMap(const std::filesystem::path& path) : path_(path) {
   check_link(path);
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe is refused below, not waited for
@@ -60,6 +66,14 @@ FileMap::FileMap(const std::filesystem::path& path) : path_(path) {
     close(fd);
     if (known) throw Error(ErrorCode::kIo, path.string() + ": not a regular file");
     fail(path, "cannot stat", error);
+  }
+  char begin[64];
+  const ssize_t got = pread(fd, begin, sizeof(begin), 0);
+  try {
+    refuse_lfs_pointer({begin, static_cast<size_t>(std::max<ssize_t>(0, got))}, path);
+  } catch (...) {
+    close(fd);
+    throw;
   }
   size_ = static_cast<size_t>(info.st_size);
   void* data = size_ == 0 ? nullptr : mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd, 0);

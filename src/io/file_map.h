@@ -4,18 +4,23 @@
 #include <cstddef>
 #include <filesystem>
 #include <span>
+#include <string_view>
 
 namespace bw::io {
 
 // Throws Error(kIo) if `path` is a link to something that does not exist (a cache whose blob is gone).
 void check_link(const std::filesystem::path& path);
 
+// Throws Error(kModel) if the file begins as a Git LFS pointer does: what a clone holds in place of a large file until
+// that is fetched.
+void refuse_lfs_pointer(std::string_view begin, const std::filesystem::path& path);
+
 // Move-only; unmapped on destruction. An empty file maps to an empty span.
 class FileMap {
  public:
   FileMap() = default;
   // Throws Error(kIo) naming the path. Follows links (the hub's cache is made of them); a dangling one is named as
-  // such.
+  // such. Error(kModel) for a Git LFS pointer.
   explicit FileMap(const std::filesystem::path& path);
   ~FileMap();
   FileMap(FileMap&& other) noexcept;

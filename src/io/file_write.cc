@@ -152,6 +152,7 @@ std::string read_file(const fs::path& path, uint64_t max_bytes) {
     throw Error(ErrorCode::kModel,
                 path.string() + ": larger than " + format_bytes(max_bytes) + ", the most that is read");
   }
+  refuse_lfs_pointer(text, path);
   return text;
 }
 

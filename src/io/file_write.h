@@ -40,7 +40,7 @@ void set_write_fault(WriteFault fault);
 
 // The whole of `text` as `path`, atomically.
 void write_file(const std::filesystem::path& path, std::string_view text);
-// The whole file; Error(kIo) if it cannot be read, Error(kModel) if it is larger than `max_bytes`.
+// The whole file; Error(kIo) if it cannot be read, Error(kModel) if it is larger than `max_bytes` or a Git LFS pointer.
 std::string read_file(const std::filesystem::path& path, uint64_t max_bytes = uint64_t{1} << 30);
 void fsync_directory(const std::filesystem::path& directory);
 // Bytes free for us on the file system that holds `path` (or its nearest existing parent).

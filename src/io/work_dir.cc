@@ -1,6 +1,7 @@
 #include "io/work_dir.h"
 
 #include <algorithm>
+#include <span>
 #include <system_error>
 #include <vector>
 
@@ -48,6 +49,16 @@ std::string hash_of(const fs::path& file) {
   return hasher.hex();
 }
 
+// Hash of what a seal says: one that was damaged must not pass for one of another key.
+std::string check_of(const Json& seal) {
+  Hasher hasher;
+  for (const char* const part : {"key", "bytes", "xxh3"}) {
+    const std::string text = seal.at(part).dump() + "\n";
+    hasher.update(std::as_bytes(std::span(text)));
+  }
+  return hasher.hex();
+}
+
 // `path`, once nothing but a folder of ours can be there.
 const fs::path& ours(const fs::path& path) {
   std::error_code error;
@@ -83,12 +94,23 @@ fs::path PieceDir::file(std::string_view name) const {
   return path_ / name;
 }
 
+std::vector<std::string> PieceDir::names() const {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(path_)) {
+    std::string name = entry.path().filename().string();
+    if (is_piece(name)) names.push_back(std::move(name));
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 PieceDir::State PieceDir::check(std::string_view name, std::string_view key) const {
   const fs::path piece = file(name), seal = seal_of(piece);
   std::error_code error;
   if (!fs::is_regular_file(seal, error)) return State::kAbsent;
   try {
     const Json json = parse_json(read_file(seal, kMostSealBytes), seal.string());
+    if (json.at("check") != check_of(json)) return State::kDamaged;
     if (json.at("key").get<std::string>() != key) return State::kOther;
     // Compared as JSON: a number that is no size must not become one.
     const bool whole = json.at("bytes") == fs::file_size(piece) && json.at("xxh3") == hash_of(piece);
@@ -101,7 +123,8 @@ PieceDir::State PieceDir::check(std::string_view name, std::string_view key) con
 }
 
 void PieceDir::seal(std::string_view name, std::string_view key, uint64_t bytes, std::string_view hash) const {
-  const Json json = {{"key", key}, {"bytes", bytes}, {"xxh3", hash}};
+  Json json = {{"key", key}, {"bytes", bytes}, {"xxh3", hash}};
+  json["check"] = check_of(json);
   write_file(seal_of(file(name)), json.dump() + "\n");
 }
 
@@ -115,36 +138,35 @@ void PieceDir::discard(std::string_view name) const {
   remove_file(file(name));
 }
 
-void PieceDir::clear() const {
+void PieceDir::clear(const Keep& keep) const {
   std::vector<fs::path> found;
   for (const auto& entry : fs::directory_iterator(path_)) {
-    if (is_ours(entry.path().filename().string())) found.push_back(entry.path());
+    const std::string name = entry.path().filename().string();
+    if (is_ours(name) && !(keep && keep(name))) found.push_back(entry.path());
   }
+  // Seals first: a piece without one does not exist, a seal without its piece looks like damage.
+  std::stable_partition(found.begin(), found.end(), [](const fs::path& file) { return file.extension() == kSeal; });
   for (const fs::path& file : found) remove_file(file);
 }
 
 WorkDir::WorkDir(const fs::path& path) : PieceDir(ours(path)), lock_(path / kMarker) {}
 
-bool WorkDir::holds_more_than(std::string_view name) const noexcept {
-  std::error_code error;
-  for (fs::recursive_directory_iterator at(path(), error), end; !error && at != end; at.increment(error)) {
-    const std::string found = at->path().filename().string();
-    if (found != name && is_piece(found)) return true;
+std::vector<std::string> WorkDir::folder_names() const {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(path())) {
+    if (entry.is_directory() && !entry.is_symlink()) names.push_back(entry.path().filename().string());
   }
-  return false;
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
-void WorkDir::clear() const {
-  std::vector<fs::path> folders;
-  for (const auto& entry : fs::directory_iterator(path())) {
-    if (entry.is_directory() && !entry.is_symlink()) folders.push_back(entry.path());
-  }
-  for (const fs::path& folder : folders) {
-    PieceDir(folder).clear();
+void WorkDir::clear(const Keep& keep) const {
+  for (const std::string& name : folder_names()) {
+    folder(name).clear();
     std::error_code not_empty;
-    fs::remove(folder, not_empty);
+    fs::remove(path() / name, not_empty);
   }
-  PieceDir::clear();
+  PieceDir::clear(keep);
 }
 
 void WorkDir::remove() noexcept {
@@ -154,7 +176,16 @@ void WorkDir::remove() noexcept {
   } catch (...) {  // it stays; the next run with this folder finds it
   }
   fs::remove(path() / kMarker, ignored);
-  fs::remove(path(), ignored);
+  if (!fs::is_symlink(path())) fs::remove(path(), ignored);
+}
+
+bool holds_other_pieces(const fs::path& work, std::initializer_list<std::string_view> names) noexcept {
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(work, error), end; !error && at != end; at.increment(error)) {
+    const std::string found = at->path().filename().string();
+    if (is_piece(found) && std::find(names.begin(), names.end(), found) == names.end()) return true;
+  }
+  return false;
 }
 
 }  // namespace bw::io

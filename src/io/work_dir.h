@@ -2,8 +2,11 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <initializer_list>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "io/file_lock.h"
 
@@ -22,6 +25,9 @@ class PieceDir {
   // .piece.safetensors; files of other names are never touched.
   std::filesystem::path file(std::string_view name) const;
 
+  // Of the pieces that are there, whatever state they are in; sorted.
+  std::vector<std::string> names() const;
+
   enum class State {
     kAbsent,
     kOther,    // made under another key
@@ -36,8 +42,9 @@ class PieceDir {
   void seal(std::string_view name, std::string_view key) const;
   // Removes the piece and its seal, the seal first; nothing happens if they are not there.
   void discard(std::string_view name) const;
-  // Removes all pieces and what killed runs have left of unfinished ones.
-  void clear() const;
+  // Removes all pieces, except those of which `keep` says so, and what killed runs have left of unfinished ones.
+  using Keep = std::function<bool(std::string_view name)>;
+  void clear(const Keep& keep = nullptr) const;
 
  private:
   std::filesystem::path path_;
@@ -52,16 +59,21 @@ class WorkDir : public PieceDir {
   WorkDir(const WorkDir&) = delete;
   WorkDir& operator=(const WorkDir&) = delete;
 
-  // Whether there is any piece, in folders too, besides the one of this name.
-  bool holds_more_than(std::string_view name) const noexcept;
   PieceDir folder(std::string_view name) const { return PieceDir(path() / name); }
-  // Removes all pieces, those in folders first; what is not ours stays.
-  void clear() const;
-  // The same and the folder, if nothing else is in it. What cannot be removed stays.
+  // Of the folders that are there.
+  std::vector<std::string> folder_names() const;
+  // Removes all pieces but those of its own that `keep` names, those in folders first; what is not ours stays.
+  void clear(const Keep& keep = nullptr) const;
+  // All pieces, the marker and the folder itself, unless something else is in it or it is behind a link of the user's.
+  // What cannot be removed stays.
   void remove() noexcept;
 
  private:
   FileLock lock_;
 };
+
+// Whether there is a piece in a work folder, in folders of it too, besides those of these names. False also where
+// nothing can be read.
+bool holds_other_pieces(const std::filesystem::path& work, std::initializer_list<std::string_view> names) noexcept;
 
 }  // namespace bw::io

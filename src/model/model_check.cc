@@ -115,9 +115,14 @@ void ModelDir::find_prefix() {
     head_prefix_ = p.head;
     return;
   }
+  std::set<std::string> files;
+  for (const io::TensorEntry* entry : tensors_.entries()) files.insert(tensors_.file_of(entry->name));
+  std::string read;
+  for (const std::string& file : files) read += (read.empty() ? "" : ", ") + io::printable(file);
   fail(path_,
        "tensor model.embed_tokens.weight is missing, also under the prefixes language_model.model., "
-       "model.language_model. and none");
+       "model.language_model. and none; tensors were read from " +
+           read + " alone");
 }
 
 void ModelDir::check_layer_count() const {

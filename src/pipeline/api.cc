@@ -97,6 +97,9 @@ void check_measurement_path(const std::filesystem::path& model, const std::files
     throw Error(ErrorCode::kUsage, fmt::format("{}: it lies inside the model directory", file.string()),
                 "choose another place for -o; the input is never written to");
   }
+  if (std::filesystem::is_directory(file)) {
+    throw Error(ErrorCode::kUsage, fmt::format("{}: it is a directory", file.string()), "give -o FILE.json");
+  }
   if (std::filesystem::is_regular_file(file) && !is_measurement(file)) {
     throw Error(ErrorCode::kUsage, fmt::format("{}: it exists and is not a measurement", file.string()),
                 "it is left as it is; choose another -o");
@@ -150,10 +153,10 @@ std::filesystem::path directory_of(const std::filesystem::path& file) {
 }
 
 MeasureResult run_measure(const MeasureOptions& options) {
+  check_measurement_path(options.model, options.output);
   Run run(options.engine);
   const JobStart start = start_job(run, plan_options(options, directory_of(options.output)));
   const model::ModelDir& dir = start.dir;
-  check_measurement_path(options.model, options.output);
   if (!std::filesystem::exists(options.output) || std::filesystem::is_regular_file(options.output)) {
     const io::AtomicFile probe(options.output);  // shows now whether the file can be written at the end
   }
@@ -162,7 +165,8 @@ MeasureResult run_measure(const MeasureOptions& options) {
     tell_warnings(run, start.warnings);
     const std::filesystem::path work = work_path(options.work, options.model, options.output);
     JobDir job(work, {fingerprint(dir), text_fingerprint(options.calibration.files)}, options.work, run.reporter);
-    run.reporter.advise_interrupted(kept_advice(work));
+    job.begin(options.work.restart);
+    run.reporter.advise_interrupted([work] { return kept_advice(work); });
     MeasureResult r;
     const Measurement m = job.keep_for_later([&] {
       const calib::Rows rows = rows_of_job(run, dir, options.calibration, job);

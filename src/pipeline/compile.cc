@@ -12,22 +12,12 @@
 #include "bitwright/units.h"
 #include "io/file_write.h"
 #include "pipeline/output_config.h"
-#include "pipeline/output_file.h"
+#include "pipeline/output_place.h"
 
 namespace bw::pipeline {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kMarker = ".bitwright-partial";
-
-// OUTPUT.partial and the like, beside OUTPUT.
-fs::path with_suffix(const fs::path& output, const char* suffix) {
-  fs::path clean = output.lexically_normal();
-  if (!clean.has_filename()) clean = clean.parent_path();
-  clean += suffix;
-  return clean;
-}
 
 // Runs a file system call; its failure is an Error that names the path.
 template <typename Call>
@@ -52,39 +42,6 @@ std::vector<Half> halves_of(const io::TensorData& tensor) {
 
 }  // namespace
 
-void check_output_path(const fs::path& model, const fs::path& output, bool overwrite) {
-  if (is_inside(model, output)) {
-    throw Error(ErrorCode::kUsage,
-                fmt::format("{}: the output is the model directory or lies inside it", output.string()),
-                "choose another place for -o; the input is never written to");
-  }
-  if (fs::is_symlink(output)) {
-    throw Error(ErrorCode::kUsage, fmt::format("{}: it is a link", output.string()), "give the directory itself");
-  }
-  if (fs::exists(output) && !(fs::is_directory(output) && fs::is_empty(output))) {
-    const std::optional<std::string> foreign =
-        fs::is_directory(output) ? foreign_file(output) : output.filename().string();
-    if (foreign) {
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("{}: it exists and was not written by Bitwright alone ('{}')", output.string(), *foreign),
-                  "it is left as it is; choose another -o");
-    }
-    if (!overwrite) {
-      throw Error(ErrorCode::kUsage, fmt::format("{}: it exists already", output.string()),
-                  "choose another -o, or give --overwrite to replace it");
-    }
-  }
-  const fs::path partial = with_suffix(output, ".partial"), replaced = with_suffix(output, ".replaced");
-  if (fs::exists(partial) && !fs::exists(partial / kMarker) && !(fs::is_directory(partial) && fs::is_empty(partial))) {
-    throw Error(ErrorCode::kUsage, fmt::format("{}: it exists and was not made by Bitwright", partial.string()),
-                "move it away, or choose another -o");
-  }
-  if (fs::exists(replaced)) {
-    throw Error(ErrorCode::kUsage, fmt::format("{}: it is left from a run that was stopped", replaced.string()),
-                "see whether you still need it, then remove it");
-  }
-}
-
 void check_space(const fs::path& output, uint64_t bytes) {
   // The layers' files stand beside the shards until these are complete.
   const uint64_t needed = 2 * bytes, available = io::free_space(output);
@@ -96,12 +53,12 @@ void check_space(const fs::path& output, uint64_t bytes) {
 }
 
 OutputBuilder::OutputBuilder(const model::ModelDir& dir, const fs::path& output, bool overwrite)
-    : dir_(dir), output_(output), partial_(with_suffix(output, ".partial")) {
+    : dir_(dir), output_(output), partial_(partial_of(output)) {
   check_output_path(dir.path(), output, overwrite);
   file_system(partial_, "create the directory", [&](auto& e) { fs::create_directories(partial_, e); });
-  lock_.emplace(partial_ / kMarker);
+  lock_.emplace(partial_ / kPartialMarker);
   for (const auto& entry : fs::directory_iterator(partial_)) {
-    if (entry.path().filename() == kMarker) continue;
+    if (entry.path().filename() == kPartialMarker) continue;
     file_system(entry.path(), "remove the remains of an earlier run",
                 [&](auto& e) { fs::remove_all(entry.path(), e); });
   }
@@ -111,18 +68,6 @@ OutputBuilder::OutputBuilder(const model::ModelDir& dir, const fs::path& output,
 OutputBuilder::~OutputBuilder() {
   std::error_code ignored;
   if (owned_) fs::remove_all(partial_, ignored);
-}
-
-bool settle_output(const fs::path& output) {
-  const fs::path partial = with_suffix(output, ".partial"), replaced = with_suffix(output, ".replaced");
-  std::error_code ignored;
-  if (fs::exists(output) && !fs::exists(partial)) {
-    fs::remove(output / kMarker, ignored);
-    fs::remove_all(replaced, ignored);
-    return true;
-  }
-  if (!fs::exists(output) && fs::exists(replaced)) fs::rename(replaced, output, ignored);
-  return false;
 }
 
 void OutputBuilder::write_shard(const OutputShard& shard, const io::ShardSet* layers) const {
@@ -162,7 +107,7 @@ uint64_t OutputBuilder::finish(Run& run, const OutputPlan& plan, const fs::path&
   }
   io::fsync_directory(partial_);
   complete(bytes);
-  const fs::path replaced = with_suffix(output_, ".replaced");
+  const fs::path replaced = replaced_of(output_);
   const bool replaces = fs::exists(output_);  // empty, or ours and to be replaced: the constructor checked it
   if (replaces) {
     file_system(output_, "move the old directory away from", [&](auto& e) { fs::rename(output_, replaced, e); });
@@ -175,7 +120,7 @@ uint64_t OutputBuilder::finish(Run& run, const OutputPlan& plan, const fs::path&
   if (replaces) file_system(replaced, "remove the replaced directory", [&](auto& e) { fs::remove_all(replaced, e); });
   io::fsync_directory(fs::absolute(output_).parent_path());
   owned_ = false;
-  file_system(output_, "remove the marker from", [&](auto& e) { fs::remove(output_ / kMarker, e); });
+  file_system(output_, "remove the marker from", [&](auto& e) { fs::remove(output_ / kPartialMarker, e); });
   run.reporter.progress("compile", 1, 1);
   return bytes;
 }

@@ -9,13 +9,12 @@
 
 namespace bw::pipeline {
 
-// Where an output is built: OUTPUT.partial, with a marker file that says it is ours. The marker goes when the directory
-// has its name: a directory with it is never taken for somebody else's.
+// Builds an output in OUTPUT.partial, see output_place.h.
 class OutputBuilder {
  public:
-  // Checks that OUTPUT does not exist (or is ours and `overwrite`), is not the model directory or inside it, and that
-  // no other run builds it; empties an OUTPUT.partial of ours from an earlier run. Made before the expensive work, so
-  // that a place that cannot be written is known then. Throws Error(kUsage or kIo); nothing is changed then.
+  // Checks the place (check_output_path) and that no other run builds there; empties an OUTPUT.partial of ours from an
+  // earlier run. Made before the expensive work, so that a place that cannot be written is known then. Throws
+  // Error(kUsage or kIo); nothing is changed then.
   OutputBuilder(const model::ModelDir& dir, const std::filesystem::path& output, bool overwrite);
   // Removes what was built, unless finish() was called.
   ~OutputBuilder();
@@ -43,13 +42,5 @@ void check_half_range(const model::ModelDir& dir);
 
 // Throws Error(kIo) with both figures if the disk of `output` has no room to write a directory of `bytes`.
 void check_space(const std::filesystem::path& output, uint64_t bytes);
-
-// For an output whose building was complete when the program was killed, perhaps while directories were renamed: true
-// if OUTPUT is there; what was left beside it is then removed. False: it must be built again (a directory that was to
-// be replaced is put back).
-bool settle_output(const std::filesystem::path& output);
-
-// The checks of OutputBuilder on paths alone, for before the work begins.
-void check_output_path(const std::filesystem::path& model, const std::filesystem::path& output, bool overwrite);
 
 }  // namespace bw::pipeline

@@ -112,9 +112,4 @@ TokenGains gains_in_job(Run& run, const model::ModelDir& dir, const calib::Rows&
   return gains;
 }
 
-void forget_calibration(const JobDir& job) {
-  job.root().discard(kRows);
-  job.root().discard(kMeasured);
-}
-
 }  // namespace bw::pipeline

@@ -19,9 +19,6 @@ Measured measure_in_job(Run& run, const model::ModelDir& dir, const calib::Rows&
 // The gains alone.
 TokenGains gains_in_job(Run& run, const model::ModelDir& dir, const calib::Rows& rows, uint64_t seed, JobDir& job);
 
-// Removes what the functions above keep.
-void forget_calibration(const JobDir& job);
-
 // What results depend on besides the model, the rows and the options of a stage: program, device, arithmetic.
 std::string engine_key(const Run& run);
 // Of the token ids.

@@ -33,6 +33,10 @@ void add_part(Hasher& hasher, std::string_view part) {
   hasher.update(std::as_bytes(std::span(part.data(), part.size())));
 }
 
+bool holds_work(const fs::path& work) noexcept { return io::holds_other_pieces(work, {kJob, kPlacePiece}); }
+
+bool is_record(std::string_view name) { return name.starts_with(kFinishedPrefix); }
+
 }  // namespace
 
 std::string text_fingerprint(const std::vector<fs::path>& files) {
@@ -51,6 +55,7 @@ std::string piece_key(std::initializer_list<std::string_view> parts) {
 }
 
 std::string kept_advice(const fs::path& work) {
+  if (!holds_work(work)) return "nothing was finished yet that could be kept: the same command begins anew";
   return fmt::format("what is finished is kept in {}; run the same command again to go on", work.string());
 }
 
@@ -58,33 +63,45 @@ JobDir::JobDir(const fs::path& path, const JobIdentity& identity, const WorkOpti
     : work_((check_seconds(options.checkpoint_seconds), path)),
       identity_(identity),
       reporter_(reporter),
-      seconds_(options.checkpoint_seconds) {
-  if (options.restart) work_.clear();
+      seconds_(options.checkpoint_seconds) {}
+
+void JobDir::begin(bool restart) {
+  if (restart) work_.clear();
   switch (work_.check(kJob, kJobKey)) {
     case State::kWhole: {
       const io::PieceReader job(work_, kJob);
       const std::string model = job.header().value("model", ""), text = job.header().value("text", "");
-      if (model != identity.model) of_another(path, "model", model, identity.model);
-      if (text != identity.text) of_another(path, "text", text, identity.text);
+      if (model != identity_.model) of_another(work_.path(), "model", model, identity_.model);
+      if (text != identity_.text) of_another(work_.path(), "text", text, identity_.text);
       return;
     }
     case State::kOther:
-      throw Error(ErrorCode::kUsage, fmt::format("{}: it was made by another version of Bitwright", path.string()),
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("{}: it was made by another version of Bitwright", work_.path().string()),
                   "finish it with that version, choose another --work, or give --restart to begin anew");
     case State::kDamaged:
-      reporter_.warn("resume", fmt::format("{}: {} is damaged; all begins anew", path.string(), kJob));
-      work_.clear();
+      reporter_.warn("resume", fmt::format("{}: {} is damaged; all begins anew", work_.path().string(), kJob));
+      work_.clear(is_record);
       break;
     case State::kAbsent:
-      work_.clear();  // killed before there was anything
+      work_.clear(is_record);  // killed before there was anything, or when all was finished
       break;
   }
-  io::PieceWriter(work_, kJob, {{"model", identity.model}, {"text", identity.text}}).seal(kJobKey);
+  io::PieceWriter(work_, kJob, {{"model", identity_.model}, {"text", identity_.text}}).seal(kJobKey);
 }
 
 JobDir::~JobDir() {
   std::error_code ignored;
-  if (fs::exists(work_.path(), ignored) && !work_.holds_more_than(kJob)) work_.remove();
+  if (fs::exists(work_.path(), ignored) && !holds_work(work_.path())) work_.remove();
+}
+
+void JobDir::remove() noexcept {
+  try {
+    work_.clear([](std::string_view name) { return name.starts_with(kJob) || is_record(name); });
+    work_.discard(kJob);
+  } catch (...) {  // what cannot be removed stays
+  }
+  work_.remove();
 }
 
 bool JobDir::has(const io::PieceDir& dir, std::string_view name, std::string_view key) const {

@@ -23,21 +23,33 @@ std::string text_fingerprint(const std::vector<std::filesystem::path>& files);
 // The key of a piece: a fingerprint of everything that its bytes depend on.
 std::string piece_key(std::initializer_list<std::string_view> parts);
 
-// What an interruption is told with while there is a work folder.
+// In the folder of a target: the path where its output was to be, of no use to a later run but to remove what is there.
+inline constexpr const char* kPlacePiece = "place.piece";
+
+// What the user should know where a run ends before its job does: whether the folder holds anything to go on from.
 std::string kept_advice(const std::filesystem::path& work);
+
+// The piece that records finished outputs begins with this; its key must not depend on more than such a record does,
+// since it outlives the rest of the folder.
+inline constexpr std::string_view kFinishedPrefix = "finished-";
 
 class JobDir {
  public:
-  // Opens the folder. Throws Error(kUsage) if it belongs to a job on another model or text, naming which; with
-  // `restart` all that it holds of ours is removed instead. The reporter must outlive it.
+  // Opens the folder, or makes it, and keeps other runs out of it. Nothing in it is changed. The reporter must outlive
+  // it.
   JobDir(const std::filesystem::path& path, const JobIdentity& identity, const WorkOptions& options,
          const Reporter& reporter);
   // The folder goes if nothing is in it that would be missed.
   ~JobDir();
 
+  // Before anything is read or written. Throws Error(kUsage) if the folder belongs to a job on another model or text,
+  // naming which; with `restart` all that it holds of ours is removed instead.
+  void begin(bool restart);
+
   const JobIdentity& identity() const { return identity_; }
   const io::PieceDir& root() const { return work_; }
   io::PieceDir folder(std::string_view name) const { return work_.folder(name); }
+  std::vector<std::string> folder_names() const { return work_.folder_names(); }
 
   // Whether the piece is there under this key. One that is damaged, or was made under another key, is removed, and the
   // user told.
@@ -48,8 +60,9 @@ class JobDir {
   void saved() { last_ = Clock::now(); }
   void tell_resumed(std::string text) const { reporter_.note("resume", std::move(text)); }
 
-  // The job is complete: all of it goes.
-  void remove() noexcept { work_.remove(); }
+  // The job is complete: all of it goes, the record of what is finished last, so that a run that is killed here leaves
+  // either that or nothing.
+  void remove() noexcept;
   // Runs what is done in the folder. Where it fails because of the model or the numbers, it would again: then nothing
   // is kept.
   template <typename Body>

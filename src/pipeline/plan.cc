@@ -16,12 +16,16 @@
 #include "pipeline/compile.h"
 #include "pipeline/needs.h"
 #include "pipeline/output_config.h"
+#include "pipeline/output_place.h"
 #include "pipeline/output_plan.h"
 
 namespace bw::pipeline {
 namespace {
 
 using model::Findings;
+
+// A head of free width has one between these.
+constexpr int kSmallestHeadBits = 2, kLargestHeadBits = 8;
 
 bool quantizes(const PlanOptions& o) { return !o.bpw.empty() || o.size.has_value(); }
 
@@ -111,7 +115,9 @@ std::vector<TargetPlan> targets_of(const Sizes& sizes, const PlanOptions& o, con
     targets.push_back({bpw, sizes.bytes_at(bpw, o.head_bits.value_or(kDefaultHeadBits))});
   }
   if (o.size && findings.attempt([&] { check_size(sizes.dir, *o.size, {o.head_bits, 0, 0}); })) {
-    targets.push_back({0, *o.size});
+    // What is not used is not needed.
+    const uint64_t largest = sizes.bytes_at(sizes.reach.largest_bpw(), o.head_bits.value_or(kLargestHeadBits));
+    targets.push_back({0, std::min(*o.size, largest)});
   }
   return targets;
 }
@@ -254,8 +260,8 @@ PlanResult plan_job(const PlanOptions& o) {
     const JobChecks checks = check_job(run, sizes, o, r.findings, findings);
     describe(checks, o, r);
     const auto tell_bytes = [&] {
-      r.smallest_bytes = sizes.bytes_at(r.smallest_bpw, o.head_bits.value_or(2));
-      r.largest_bytes = sizes.bytes_at(r.largest_bpw, o.head_bits.value_or(8));
+      r.smallest_bytes = sizes.bytes_at(r.smallest_bpw, o.head_bits.value_or(kSmallestHeadBits));
+      r.largest_bytes = sizes.bytes_at(r.largest_bpw, o.head_bits.value_or(kLargestHeadBits));
     };
     if (!quantizes(o)) findings.attempt(tell_bytes);  // else what fails here has failed for the targets
     if (!checks.targets.empty()) tell_bytes();

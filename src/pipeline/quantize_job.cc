@@ -1,6 +1,7 @@
 #include "pipeline/quantize_job.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include "pipeline/compile.h"
 #include "pipeline/job.h"
 #include "pipeline/layer_quantizer.h"
+#include "pipeline/output_place.h"
 #include "pipeline/quantize.h"
 
 namespace bw::pipeline {
@@ -25,11 +27,40 @@ calib::Rows rows_to_price(const calib::Rows& rows, Effort effort) {
   return calib::some_of(rows, std::max(rows.count() / kFastShare, (kFastTokens + rows.length - 1) / rows.length));
 }
 
-// What has been finished of `targets` targets: their keys and results by name, in one piece, so that all of it is known
-// or nothing is. It stays until all else in the work folder is gone: with it, outputs are known to be ours and
-// complete.
+// What has been finished: the targets' keys and results by name, in one piece, so that all of it is known or nothing
+// is. It stays until all else in the work folder is gone: with it, outputs are known to be ours and complete.
 constexpr const char* kFinishedKey = "finished targets";
-std::string finished_piece(size_t targets) { return fmt::format("finished-{}.piece", targets); }
+
+std::vector<std::string> finished_pieces(const io::PieceDir& dir) {
+  std::vector<std::string> names = dir.names();
+  std::erase_if(names, [](const std::string& name) { return !name.starts_with(kFinishedPrefix); });
+  return names;  // the newest last
+}
+
+// A piece and its seal cannot be replaced at once: the next one has another name, and the others go afterwards.
+void keep_finished(const io::PieceDir& dir, const io::Json& finished) {
+  const std::vector<std::string> before = finished_pieces(dir);
+  size_t n = 0;
+  if (!before.empty()) n = std::strtoul(before.back().c_str() + kFinishedPrefix.size(), nullptr, 10) + 1;
+  io::PieceWriter(dir, fmt::format("{}{:05}.piece", kFinishedPrefix, n), finished).seal(kFinishedKey);
+  for (const std::string& name : before) dir.discard(name);
+}
+
+constexpr const char* kPlaceKey = "place of the output";
+
+std::optional<fs::path> kept_place(const io::PieceDir& folder) {
+  if (folder.check(kPlacePiece, kPlaceKey) != io::PieceDir::State::kWhole) return std::nullopt;
+  io::PieceReader piece(folder, kPlacePiece);
+  const std::span<const std::byte> path = piece.take(piece.header().value("bytes", size_t{0}));
+  return std::string(reinterpret_cast<const char*>(path.data()), path.size());
+}
+
+void keep_place(const io::PieceDir& folder, const fs::path& output) {
+  const std::string path = fs::absolute(output).string();  // any bytes, so not in the header
+  io::PieceWriter piece(folder, kPlacePiece, {{"bytes", path.size()}});
+  piece.write_values(std::span<const char>(path));
+  piece.seal(kPlaceKey);
+}
 
 // From here on a result is of little use: e times less likely, on average, than what the original would say.
 constexpr double kUselessKld = 1.0;
@@ -97,7 +128,6 @@ class QuantizeJob {
         }
       });
     }
-    forget_calibration(*job_);
     job_->remove();
     std::vector<QuantizeResult> results;
     for (const Target& target : targets_) {
@@ -112,11 +142,16 @@ class QuantizeJob {
   void open() {
     const fs::path work = work_path(options_.work, options_.model, options_.output);
     const std::vector<fs::path> outputs = outputs_of(options_);
-    if (!fs::exists(work)) {  // nothing can be finished: refuse before anything is made
+    const auto check_outputs = [&] {
       for (const fs::path& output : outputs) check_output_path(dir_.path(), output, options_.overwrite);
-    }
+    };
+    if (!fs::exists(work)) check_outputs();  // before anything is made
     const JobIdentity identity{fingerprint(dir_), text_fingerprint(options_.calibration.files)};
     job_ = std::make_unique<JobDir>(work, identity, options_.work, run_.reporter);
+    for (const fs::path& output : outputs) settle_output(output);
+    if (options_.work.restart) check_outputs();  // before anything is lost; else some of them may be finished
+    job_->begin(options_.work.restart);
+    drop_others(outputs);
     for (size_t i = 0; i < outputs.size(); ++i) {
       Target target;
       target.output = outputs[i];
@@ -124,26 +159,34 @@ class QuantizeJob {
       target.key = target_key(run_, options_, identity, measurement_, target.bpw);
       targets_.push_back(std::move(target));
     }
-    run_.reporter.advise_interrupted(kept_advice(work));
+    run_.reporter.advise_interrupted([work] { return kept_advice(work); });
+  }
+
+  // Of what an earlier run has begun, outputs that are none of these.
+  void drop_others(const std::vector<fs::path>& outputs) {
+    for (const std::string& name : job_->folder_names()) {
+      const std::optional<fs::path> place = kept_place(job_->folder(name));
+      const auto is_place = [&](const fs::path& output) { return fs::absolute(output) == *place; };
+      if (place && std::none_of(outputs.begin(), outputs.end(), is_place)) abandon_output(*place);
+    }
   }
 
   // Tells the finished targets from those that are still to be written, and makes the builders of these.
   void find_targets() {
-    for (size_t n = targets_.size(); n > 0 && finished_.empty(); --n) {
-      if (!job_->has(job_->root(), finished_piece(n), kFinishedKey)) continue;
-      const io::Json found = io::PieceReader(job_->root(), finished_piece(n)).header();
-      for (const Target& target : targets_) {
-        const io::Json one = found.value(target.name(), io::Json::object());
-        if (one.value("key", "") == target.key) finished_[target.name()] = one;
-      }
+    for (const std::string& name : finished_pieces(job_->root())) {
+      if (!job_->has(job_->root(), name, kFinishedKey)) continue;
+      finished_.update(io::PieceReader(job_->root(), name).header());
     }
     for (Target& target : targets_) {
       target.folder = std::make_unique<io::PieceDir>(job_->folder(target.name()));
-      if (finished_.contains(target.name()) && settle_output(target.output)) {
-        target.result = result_of(finished_[target.name()].at("result"));
+      const io::Json found = finished_.value(target.name(), io::Json::object());
+      const bool built = fs::exists(target.output) && !fs::exists(partial_of(target.output));
+      if (built && found.value("key", "") == target.key) {
+        target.result = result_of(found.at("result"));
         job_->tell_resumed(fmt::format("{} is complete", target.output.string()));
         continue;
       }
+      if (kept_place(*target.folder) != fs::absolute(target.output)) keep_place(*target.folder, target.output);
       target.builder = std::make_unique<OutputBuilder>(dir_, target.output, options_.overwrite);
     }
   }
@@ -189,8 +232,7 @@ class QuantizeJob {
       r.written_bytes = target.builder->finish(run_, plan, target.folder->path(), [&](uint64_t bytes) {
         r.written_bytes = bytes;
         finished_[target.name()] = {{"key", target.key}, {"result", to_json(r)}};
-        io::PieceWriter(job_->root(), finished_piece(finished_.size()), finished_).seal(kFinishedKey);
-        job_->root().discard(finished_piece(finished_.size() - 1));
+        keep_finished(job_->root(), finished_);
       });
     }
     discard_layers(*target.folder, dir_.config().n_layers);

@@ -17,10 +17,10 @@ class Reporter {
   bool wants_end() const { return interrupted_ && interrupted_(); }
   // Throws Error(kInterrupted) if the caller wants the run to end. All that is half-written removes itself then.
   void check_interrupted() const {
-    if (wants_end()) throw Error(ErrorCode::kInterrupted, "interrupted", interruption_advice_);
+    if (wants_end()) throw Error(ErrorCode::kInterrupted, "interrupted", interruption_advice_());
   }
-  // What an interruption is told with.
-  void advise_interrupted(std::string advice) { interruption_advice_ = std::move(advice); }
+  // What an interruption is told with, asked when it happens.
+  void advise_interrupted(std::function<std::string()> advice) { interruption_advice_ = std::move(advice); }
   // Also checks for an interruption, but not at the end of a stage (done = total): what is finished stays so.
   void progress(std::string_view stage, double done, double total, std::string text = {}) const {
     if (done < total) check_interrupted();
@@ -36,7 +36,9 @@ class Reporter {
  private:
   ProgressFunction function_;
   std::function<bool()> interrupted_;
-  std::string interruption_advice_ = "what was not complete is removed; run the command again for the rest";
+  std::function<std::string()> interruption_advice_ = [] {
+    return "what was not complete is removed; run the command again for the rest";
+  };
 };
 
 }  // namespace bw::pipeline

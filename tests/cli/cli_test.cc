@@ -80,6 +80,12 @@ TEST_F(Cli, NumbersThatMakeNoSenseAreOneLine) {
       EXPECT_EQ(std::count(o.out.begin(), o.out.end(), '\n'), 1) << o.out;
     }
   }
+  for (const char* bad : {"3,,4", "3,", ",", "x", "3x", "3 4"}) {
+    expect_refused(quantize(model_, std::string("--bpw '") + bad + "'"), 2, {"--bpw", bad, "no list of numbers"});
+  }
+  for (const char* bad : {"abc", "-1", "nan", "1e9"}) {
+    expect_refused(quantize(model_, std::string("--bpw 5 --checkpoint ") + bad), 2, {"--checkpoint", bad, "86400"});
+  }
   expect_refused(quantize(model_, "--bpw 5 --threads 1025"), 2, {"--threads", "1025", "1024"});
   const std::string evaluate = "eval " + quoted(model_) + " --text " + quoted(text_);
   for (const char* option :
@@ -90,6 +96,29 @@ TEST_F(Cli, NumbersThatMakeNoSenseAreOneLine) {
   for (const char* option : {"--max-tokens -1", "--max-tokens 99999999999", "--top-k -1", "--temperature -1",
                              "--temperature nan", "--top-p 0", "--top-p 1.1", "--top-p nan"}) {
     expect_refused(run(generate + option), 2, {std::string(option).substr(0, 7).c_str()});
+  }
+}
+
+TEST_F(Cli, EmptyNamesAreRefused) {
+  expect_refused(run("plan ''"), 2, {"model", "empty"});
+  expect_refused(run("measure " + quoted(model_) + " -o ''"), 2, {"--output", "empty"});
+  expect_refused(quantize(model_, "--bpw 5 --calib ''"), 2, {"--calib", "empty"});
+  EXPECT_EQ(run("generate " + quoted(model_) + " --prompt '' -n 2").status, 0);
+}
+
+TEST_F(Cli, AMeasurementIsNotWrittenOverADirectory) {
+  const Outcome o = run("measure " + quoted(model_) + " -o " + quoted(dir_.path()));
+  expect_refused(o, 2, {"it is a directory"});
+  EXPECT_EQ(std::count(o.out.begin(), o.out.end(), '\n'), 1) << o.out;  // before any work
+}
+
+TEST_F(Cli, WhatAGitCloneHoldsInPlaceOfLargeFilesIsNamed) {
+  const fs::path clone = dir_ / "clone";
+  fs::copy(model_, clone, fs::copy_options::recursive);
+  for (const char* file : {"tokenizer.json", "model.safetensors"}) {
+    std::ofstream(clone / file) << "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12345\n";
+    expect_refused(run("plan " + quoted(clone)), 3, {file, "Git LFS pointer"});
+    expect_refused(quantize(clone, "--bpw 5"), 3, {file, "Git LFS pointer", "git lfs pull"});
   }
 }
 
@@ -162,14 +191,14 @@ TEST_F(Cli, AnInterruptedRunSaysSoAndLeavesNothing) {
     Child calibrating({BW_PROGRAM, "quantize", model_, "-o", out_, "--bpw", "5", "--calib-rows", "4000"}, dir_ / "log");
     const auto writes = [&] { return calibrating.output().find("self-calibration") != std::string::npos; };
     const Outcome o = calibrating.stop(signal, writes);
-    expect_refused(o, 130, {"error: interrupted; ", "out.work", "run the same command again to go on"});
+    expect_refused(o, 130, {"error: interrupted; ", "the same command begins anew"});
   }
   // The output is being built already.
   Child building(
       {BW_PROGRAM, "quantize", model_, "-o", out_, "--bpw", "5", "--calib-rows", "3000", "--calib-length", "60"},
       dir_ / "log");
   const Outcome o = building.stop(SIGINT, [&] { return fs::exists(dir_ / "out.partial"); });
-  expect_refused(o, 130, {"error: interrupted; ", "out.work", "run the same command again to go on"});
+  expect_refused(o, 130, {"error: interrupted; ", "the same command begins anew"});
 }
 
 TEST_F(Cli, KilledAtAnyMomentItGoesOnToTheSameBytes) {
@@ -268,7 +297,7 @@ TEST_F(Cli, AFullDiskIsStatus5AndLeavesNothing) {
   // A limit on file sizes stands for the full disk: writes fail in the same places.
   const Outcome o = shell("trap '' XFSZ; ulimit -f 8; " + quoted(BW_PROGRAM) + " quantize " + quoted(model_) + " -o " +
                           quoted(out_) + " --bpw 5 --calib " + quoted(text_) + " --calib-rows 4 --calib-length 32");
-  expect_refused(o, 5, {"cannot write", "out.work", "run the same command again to go on"});
+  expect_refused(o, 5, {"cannot write", "the same command begins anew"});
   const Outcome json =
       run("eval " + quoted(model_) + " --text " + quoted(text_) + " --rows 2 --length 32 --json /dev/full");
   EXPECT_EQ(json.status, 5) << json.out;

@@ -51,6 +51,13 @@ TEST_F(WorkDirTest, AnyDamageIsSeen) {
   fresh();
   fs::remove(dir.file("a.piece"));
   EXPECT_EQ(dir.check("a.piece", "k"), State::kDamaged);
+  fresh();
+  for (const std::string seal = read_file(fs::path(dir.file("a.piece")) += ".seal"); const char* text : {"k", "9"}) {
+    std::string other = seal;  // of another key, or size, that nobody has sealed it with
+    other[other.find(text)] = '7';
+    overwrite(fs::path(dir.file("a.piece")) += ".seal", other);
+    EXPECT_EQ(dir.check("a.piece", "k"), State::kDamaged) << other;
+  }
   for (const char* text : {"", "{", "{}", "[1]", R"({"key": 1})", R"({"key": "k", "bytes": 9})", "\xff",
                            R"({"key": "k", "bytes": 1e300, "xxh3": ""})", R"({"key": "k", "bytes": [], "xxh3": ""})",
                            R"({"key": "k", "bytes": 9, "xxh3": 1})"}) {
@@ -58,6 +65,30 @@ TEST_F(WorkDirTest, AnyDamageIsSeen) {
     overwrite(fs::path(dir.file("a.piece")) += ".seal", text);
     EXPECT_EQ(dir.check("a.piece", "k"), State::kDamaged) << text;
   }
+}
+
+TEST_F(WorkDirTest, AFolderBehindALinkIsEmptiedAndTheLinkStays) {
+  fs::create_directory(temp_.path() / "disk");
+  fs::create_directory_symlink(temp_.path() / "disk", path_);
+  WorkDir dir(path_);
+  put(dir, "a.piece", "x");
+  dir.remove();
+  EXPECT_TRUE(fs::is_symlink(path_));
+  EXPECT_TRUE(fs::is_empty(temp_.path() / "disk"));
+}
+
+TEST_F(WorkDirTest, ClearsAllButWhatIsToBeKept) {
+  const WorkDir dir(path_);
+  for (const char* name : {"a.piece", "b.piece"}) {
+    put(dir, name, "x");
+    dir.seal(name, "k");
+  }
+  EXPECT_EQ(dir.names(), (std::vector<std::string>{"a.piece", "b.piece"}));
+  dir.clear([](std::string_view name) { return name.starts_with("b"); });
+  EXPECT_EQ(dir.names(), (std::vector<std::string>{"b.piece"}));
+  EXPECT_EQ(dir.check("b.piece", "k"), State::kWhole);
+  EXPECT_TRUE(holds_other_pieces(path_, {"a.piece"}));
+  EXPECT_FALSE(holds_other_pieces(path_, {"b.piece"}));
 }
 
 TEST_F(WorkDirTest, RemovesWhatIsItsOwnAlone) {

@@ -186,11 +186,23 @@ TEST_F(Plan, ASizeBelowTheLeastIsRefusedWithTheRange) {
   PlanOptions o = options();
   o.size = 10000;
   expect_findings(plan(o), {error(ErrorCode::kUsage, {"--size 10000", " to "})});
-  o.size = 1 << 20;
+  o.size = 120'000;
   const PlanResult r = plan(o);
   expect_findings(r, {});
   ASSERT_EQ(r.targets.size(), 1u);
-  EXPECT_EQ(r.targets[0].bytes, uint64_t{1} << 20);
+  EXPECT_EQ(r.targets[0].bytes, 120'000u);
+}
+
+TEST_F(Plan, ASizeBeyondTheMostNeedsNoMoreThanTheMost) {
+  save(tiny());
+  PlanOptions o = options(0);
+  o.bpw = {};
+  o.size = 100'000'000'000'000;
+  const PlanResult r = plan(o);
+  expect_findings(r, {});
+  ASSERT_EQ(r.targets.size(), 1u);
+  EXPECT_EQ(r.targets[0].bytes, r.largest_bytes);
+  EXPECT_LT(r.disk_bytes, 64u << 20);
 }
 
 TEST_F(Plan, AnMlpThatIsNoMultipleOf32IsToldWithItsEffectOnTheReach) {

@@ -216,6 +216,111 @@ TEST_F(Resume, AMeasurementGoesOnToo) {
   EXPECT_FALSE(fs::exists(dir_ / "m.json.work"));
 }
 
+// What a run that is killed while it renames leaves: a complete output with our marker, and what it replaces.
+TEST_F(Resume, AnOutputThatHasItsNameButStillTheMarkerIsComplete) {
+  const fs::path out = dir_ / "out", marker = out / ".bitwright-partial", replaced = dir_ / "out.replaced";
+  const auto leave = [&] {
+    fs::remove_all(out);
+    fs::remove_all(replaced);
+    fs::copy(dir_ / "whole", out);
+    fs::copy(dir_ / "whole", replaced);
+    write_text(marker, "");
+  };
+  QuantizeOptions other = options("out");
+  other.calibration.seed = 2;
+  leave();
+  test::expect_error([&] { quantize(other); }, ErrorCode::kUsage, {"out: it exists already", "--overwrite"});
+  EXPECT_EQ(contents(out).count("config.json"), 1u);
+  for (const bool restart : {false, true}) {
+    leave();
+    other.overwrite = true;
+    other.work.restart = restart;
+    quantize(other);
+    EXPECT_FALSE(fs::exists(marker));
+    EXPECT_FALSE(fs::exists(replaced));
+    EXPECT_EQ(contents(out).size(), whole_.size());
+  }
+}
+
+TEST_F(Resume, AnOutputThatWasMovedAwayWhenTheRunWasKilledGetsItsNameBack) {
+  fs::copy(dir_ / "whole", dir_ / "out.replaced");
+  fs::create_directory(dir_ / "out.partial");
+  write_text(dir_ / "out.partial" / ".bitwright-partial", "");
+  test::expect_error([&] { quantize(options("out")); }, ErrorCode::kUsage, {"out: it exists already"});
+  EXPECT_FALSE(fs::exists(dir_ / "out.replaced"));
+  EXPECT_EQ(contents(dir_ / "out"), whole_);
+}
+
+TEST_F(Resume, ARestartThatIsRefusedLosesNothing) {
+  ASSERT_TRUE(stopped_at(options("out"), 6));
+  const auto work = contents(dir_ / "out.work");
+  fs::create_directory(dir_ / "out");
+  write_text(dir_ / "out" / "thesis", "text");
+  QuantizeOptions again = options("out");
+  again.work.restart = true;
+  test::expect_error([&] { quantize(again); }, ErrorCode::kUsage, {"not written by Bitwright"});
+  EXPECT_EQ(contents(dir_ / "out.work"), work);
+}
+
+TEST_F(Resume, KilledWhileTheFinishedJobClearsItsFolderItIsStillFinished) {
+  QuantizeOptions first = options("out");
+  first.engine.progress = [&](const ProgressEvent& e) {
+    if (e.stage == "compile" && e.done >= e.total)
+      fs::copy(dir_ / "out.work", dir_ / "saved", fs::copy_options::recursive);
+  };
+  const uint64_t written = quantize(first).at(0).written_bytes;
+  // From all that there was down to the record of what is finished: the order in which the folder is cleared.
+  for (const char* gone : {"", "4.5bpw", "measured.piece", "job.piece.seal", "job.piece"}) {
+    if (*gone != '\0') fs::remove_all(dir_ / "saved" / gone);
+    fs::copy(dir_ / "saved", dir_ / "out.work", fs::copy_options::recursive);
+    stages_.clear();
+    EXPECT_EQ(quantize(options("out")).at(0).written_bytes, written);
+    EXPECT_FALSE(stages_.contains("quantize")) << gone;
+    EXPECT_EQ(contents(dir_ / "out"), whole_);
+    EXPECT_FALSE(fs::exists(dir_ / "out.work")) << gone;
+  }
+}
+
+TEST_F(Resume, WhatOnlyADroppedTargetHadBegunIsRemoved) {
+  QuantizeOptions two = options("out");
+  two.bpw = {4.5, 6.0};
+  const fs::path partial = dir_ / "out-4.5bpw.partial", saved = dir_ / "saved";
+  two.engine.progress = [&](const ProgressEvent& e) {
+    if (e.stage != "quantize" || fs::exists(saved)) return;
+    fs::copy(dir_ / "out.work", saved, fs::copy_options::recursive);
+    fs::copy(partial, dir_ / "saved.partial");
+  };
+  quantize(two);
+  for (const char* name : {"out-4.5bpw", "out-6bpw"}) fs::remove_all(dir_ / name);
+  fs::copy(saved, dir_ / "out.work", fs::copy_options::recursive);  // as if it had been killed then
+  fs::copy(dir_ / "saved.partial", partial);
+  ASSERT_TRUE(fs::exists(partial));
+  QuantizeOptions one = options("out");
+  one.bpw = {6.0};
+  quantize(one);
+  EXPECT_FALSE(fs::exists(partial));
+  EXPECT_TRUE(fs::exists(dir_ / "out"));
+}
+
+TEST_F(Resume, WhatIsSaidOfTheWorkFolderIsSo) {
+  std::set<std::string> hints;
+  for (int n = 1;; ++n) {
+    fs::remove_all(dir_ / "out.work");
+    QuantizeOptions o = options("out");
+    int asked = 0;
+    o.engine.interrupted = [&] { return ++asked >= n; };
+    try {
+      quantize(o);
+      break;
+    } catch (const Error& e) {
+      const bool kept = e.hint().find("is kept in") != std::string::npos;
+      EXPECT_EQ(kept, fs::exists(dir_ / "out.work")) << n << e.hint();
+      hints.insert(e.hint());
+    }
+  }
+  EXPECT_EQ(hints.size(), 2u);
+}
+
 TEST_F(Resume, AWorkFolderInTheWrongPlaceIsRefused) {
   QuantizeOptions o = options("out");
   for (const double seconds : {-1.0, std::nan("")}) {
