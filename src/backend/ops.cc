@@ -249,6 +249,14 @@ void InverseFactor::check() const {
   check_optional(ordered, n, n);
 }
 
+void HeldOutWeights::check() const {
+  check_float(y);
+  check_column(gains, y.cols);
+  BW_CHECK(all_gains.dtype == kF32 && all_gains.cols == 1);
+  check_column(weights, y.rows);
+  check_column(held_out, y.rows);
+}
+
 void PriceGroups::check() const {
   check_float(rows);
   check_column(weights, rows.rows);

@@ -338,9 +338,9 @@ using Op =
                  op::Symmetrize, op::Dot, op::RmsNorm, op::Add, op::Scale, op::GatedActivation, op::Softcap, op::Rope,
                  op::RowSquaredNorms, op::WeightedDifference, op::RowRatios, op::Attention, op::AttentionCached,
                  op::TokenNll, op::CompareLogits, op::RmsNormGradient, op::GatedActivationGradient,
-                 op::AttentionGradient, op::SampledGradient, op::InverseFactor, op::PriceGroups, op::GroupScale,
-                 op::RoundGroup, op::RefineGroup, op::Dequantize, op::PackBits, op::UnpackBits, op::PackNibbles,
-                 op::UnpackNibbles, op::CountDifferences>;
+                 op::AttentionGradient, op::SampledGradient, op::InverseFactor, op::HeldOutWeights, op::PriceGroups,
+                 op::GroupScale, op::RoundGroup, op::RefineGroup, op::Dequantize, op::PackBits, op::UnpackBits,
+                 op::PackNibbles, op::UnpackNibbles, op::CountDifferences>;
 
 std::string_view name_of(const Op& op);
 

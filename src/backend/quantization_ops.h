@@ -48,6 +48,23 @@ struct InverseFactor {
   }
 };
 
+// What an error of each row costs on tokens that the factor was not made from. With U as InverseFactor leaves it and
+// y_t = U z_t for such tokens t, y_rt / u_rr is what is left of input r of a token once the rows after it have made up
+// for what they can. y (n, tokens), gains (tokens, 1; what each counts), all_gains (any number, 1; its rows may be apart); weights (n, 1) = 1
+// / u_rr²; held_out (n, 1) = weights times, for each block of kHeldOutRows rows (the last may be shorter), S · Σ
+// weight_r Σ_t gain_t y_rt² / Σ weight_r, S the sum of all gains over that of the tokens'; the weights where that sum
+// is 0.
+inline constexpr size_t kHeldOutRows = 128;
+struct HeldOutWeights {
+  static constexpr std::string_view kName = "held out weights";
+  Tensor y, gains, all_gains, weights, held_out;
+  void check() const;
+  void operands(auto&& visit) const {
+    visit(y, Access::kRead), visit(gains, Access::kRead), visit(all_gains, Access::kRead);
+    visit(weights, Access::kRead), visit(held_out, Access::kWrite);
+  }
+};
+
 // Errors of rounding to nearest, for every group at every width and group size (at most kMaxGroupRows). rows (in, cols;
 // a multiple of kColumnStep), weights (in, 1);
 // errors (widths · sizes, groups; f64): row `width · sizes + size` holds, for each group of sizes[size] rows (the last

@@ -87,7 +87,7 @@ class GradientPass {
     }
     packed = transposed = nullptr;  // each as large as the head: make room for what the visitor does with it
     logits = {};
-    if (visitor) visitor->end_head(raw);
+    if (visitor) visitor->end_head(raw, gains);
     head_gains_.arriving = device_.download(gains);
   }
 
@@ -251,7 +251,7 @@ class GradientPass {
       }
       first += batch.tokens();
     });
-    if (visitor) visitor->end(layer, weights);
+    if (visitor) visitor->end(layer, weights, gains);
     return device_.download(gains);
   }
 

@@ -24,11 +24,12 @@ class GradientVisitor {
   virtual ~GradientVisitor() = default;
   // Some tokens of the head: its input x (T, hidden), after the norm, and their gains (T, 1).
   virtual void visit_head(const backend::Tensor& x, const backend::Tensor& gains) = 0;
-  // After all of them; weights: the raw head.
-  virtual void end_head(const backend::Tensor& weights) = 0;
+  // After all of them; weights: the raw head; gains (tokens, 1): of all.
+  virtual void end_head(const backend::Tensor& weights, const backend::Tensor& gains) = 0;
   // All calls for one layer stand between these; weights has the raw linears.
   virtual void begin(size_t layer, const nn::LayerWeights& weights) = 0;
-  virtual void end(size_t layer, const nn::LayerWeights& weights) = 0;
+  // gains (tokens, kLinearsPerLayer): of all tokens.
+  virtual void end(size_t layer, const nn::LayerWeights& weights, const backend::Tensor& gains) = 0;
   // Some tokens of a linear: its input x (T, in) and their gains (T, 1).
   virtual void visit(model::LinearKind kind, const backend::Tensor& x, const backend::Tensor& gains) = 0;
   // What it has found between two layers, and back again in a later run.

@@ -1,7 +1,9 @@
 #include "pipeline/measure.h"
 
+#include <algorithm>
 #include <array>
 #include <numeric>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -9,6 +11,7 @@
 #include "codec/exl2.h"
 #include "quant/factor.h"
 #include "quant/gptq.h"
+#include "quant/held_out.h"
 
 namespace bw::pipeline {
 namespace {
@@ -35,34 +38,39 @@ class LayerPricer final : public GradientVisitor {
 
   void visit_head(const Tensor& x, const Tensor& gains) override {
     if (m_.head.candidates.empty()) return;
-    if (head_hessian_.empty()) head_hessian_ = device_.zeros(x.cols, x.cols);
-    accumulate(x, gains, head_hessian_);
+    if (!head_) head_ = empty_sums(1, x.cols);
+    add(*head_, 0, x, gains);
   }
 
-  void end_head(const Tensor& weights) override {
+  void end_head(const Tensor& weights, const Tensor& gains) override {
     if (m_.head.candidates.empty()) return;
-    pending_head_ = price(m_.head, weights, head_hessian_);
-    head_hessian_ = {};
+    pending_head_ = price(m_.head, weights, *head_, 0, gains);
+    head_.reset();
   }
 
   void begin(size_t, const nn::LayerWeights& weights) override {
-    for (size_t i = 0; i < model::kLinearsPerLayer; ++i) {
-      const size_t width = weights.raw[i].cols;
-      hessians_[i] = device_.zeros(width, width);
+    for (size_t site = 0; site < nn::kSites; ++site) {
+      const auto kinds = nn::site_linears(site);
+      sites_[site] = empty_sums(kinds.size(), weights.raw[static_cast<size_t>(kinds[0])].cols);
     }
   }
 
   void visit(model::LinearKind kind, const Tensor& x, const Tensor& gains) override {
-    accumulate(x, gains, hessians_[static_cast<size_t>(kind)]);
+    add(*sites_[nn::site_of(kind)], place_in_site(kind), x, gains);
   }
 
-  void end(size_t layer, const nn::LayerWeights& weights) override {
+  void end(size_t layer, const nn::LayerWeights& weights, const Tensor& gains) override {
     std::vector<Pending> pending;
     for (size_t i = 0; i < model::kLinearsPerLayer; ++i) {
+      const auto kind = static_cast<model::LinearKind>(i);
       LinearMeasurement& linear = m_.linears[layer * model::kLinearsPerLayer + i];
-      if (!linear.candidates.empty()) pending.push_back(price(linear, weights.raw[i], hessians_[i]));
-      hessians_[i] = {};
+      quant::HeldOutTokens& sums = *sites_[nn::site_of(kind)];
+      if (!linear.candidates.empty()) {
+        pending.push_back(price(linear, weights.raw[i], sums, place_in_site(kind), gains.cols_slice(i, 1)));
+      }
+      sums.discard(place_in_site(kind));
     }
+    for (auto& site : sites_) site.reset();
     finish_layer();  // the one before: the device has been given this one
     pending_ = std::move(pending);
   }
@@ -94,29 +102,44 @@ class LayerPricer final : public GradientVisitor {
     pending_.clear();
   }
 
-  void accumulate(const Tensor& x, const Tensor& gains, const Tensor& hessian) {
+  static size_t place_in_site(model::LinearKind kind) {
+    const auto kinds = nn::site_linears(nn::site_of(kind));
+    return static_cast<size_t>(std::find(kinds.begin(), kinds.end(), kind) - kinds.begin());
+  }
+
+  quant::HeldOutTokens empty_sums(size_t linears, size_t in) const {
+    return {device_, linears, m_.rows * m_.length, in, kHeldOutTokens, run_.precision};
+  }
+
+  void add(quant::HeldOutTokens& sums, size_t linear, const Tensor& x, const Tensor& gains) {
     const StageClock::Span span(run_.clock, "measure: Hessians");
-    device_.enqueue(op::AccumulateGram{x, gains, hessian, run_.precision});
+    sums.add(linear, x, gains);
   }
 
   bool is_head(const MatrixMeasurement& matrix) const { return &matrix == &m_.head; }
 
-  Pending price(MatrixMeasurement& matrix, const Tensor& w, const Tensor& hessian) {
+  // linear: its place among those of the sums; gains: of all tokens.
+  Pending price(MatrixMeasurement& matrix, const Tensor& w, const quant::HeldOutTokens& sums, size_t linear,
+                const Tensor& gains) {
     const quant::Factor factor = [&] {
       const StageClock::Span span(run_.clock, "measure: factors");
-      return quant::factorize(device_, hessian, kPriceDamping);
+      return quant::factorize(device_, sums.hessian(linear), kPriceDamping);
+    }();
+    const Tensor weights = [&] {
+      const StageClock::Span span(run_.clock, "measure: held-out weights");
+      return sums.weights(linear, factor, gains);
     }();
     const StageClock::Span span(run_.clock, "measure: prices");
     const Tensor rows = quant::transposed_in_order(device_, w, factor.order);
-    const Tensor errors = is_head(matrix) ? head_errors(rows, factor) : quant::price_errors(device_, rows, factor);
+    const Tensor errors = is_head(matrix) ? head_errors(rows, weights) : quant::price_errors(device_, rows, weights);
     return {&matrix, device_.download(factor.status), device_.download(errors)};
   }
 
   // quant::price_errors at the head's group size alone.
-  Tensor head_errors(const Tensor& rows, const quant::Factor& factor) {
+  Tensor head_errors(const Tensor& rows, const Tensor& weights) {
     const Tensor errors = device_.allocate(quant::kWidths, rows.rows / kHeadGroupSize, DType::kF64);
     device_.enqueue(op::PriceGroups{
-        rows, factor.weights, {std::begin(quant::kBitWidths), std::end(quant::kBitWidths)}, {kHeadGroupSize}, errors});
+        rows, weights, {std::begin(quant::kBitWidths), std::end(quant::kBitWidths)}, {kHeadGroupSize}, errors});
     return errors;
   }
 
@@ -155,9 +178,9 @@ class LayerPricer final : public GradientVisitor {
   backend::Backend& device_;
   double min_step_;
   Measurement& m_;
-  std::array<Tensor, model::kLinearsPerLayer> hessians_;  // (in, in), upper triangle: Σ gain_t x xᵀ
-  Tensor head_hessian_;                                   // the same for the head
-  std::vector<Pending> pending_;                          // of the last layer
+  std::array<std::optional<quant::HeldOutTokens>, nn::kSites> sites_;  // of the layer
+  std::optional<quant::HeldOutTokens> head_;
+  std::vector<Pending> pending_;  // of the last layer
   Pending pending_head_;
   size_t dead_inputs_ = 0;
 };

@@ -56,6 +56,8 @@ uint64_t weights_of_layers(const model::ModelConfig& config);
 
 // Rows of logits that exist at once, of each model; and tokens of whole rows whose activations do on the way back.
 inline constexpr size_t kLogitTokens = 128, kBackwardTokens = 2048;
+// Tokens, at most, that prices are held against.
+inline constexpr size_t kHeldOutTokens = 2048;
 
 // The embedded rows. A batch holds about kBatchTokens tokens: its size must not depend on the number of threads. Where
 // a memory limit leaves no room for the states of all rows beside the weights of two layers, they stay on the host (and

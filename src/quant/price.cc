@@ -31,11 +31,11 @@ double PriceTable::price(const Layout& layout) const {
   return sum;
 }
 
-backend::Tensor price_errors(backend::Backend& device, const backend::Tensor& w, const Factor& factor) {
+backend::Tensor price_errors(backend::Backend& device, const backend::Tensor& w, const backend::Tensor& weights) {
   const size_t groups = (w.rows + kRowStep - 1) / kRowStep;
   const backend::Tensor errors = device.allocate(kWidths * std::size(kGroupSizes), groups, backend::DType::kF64);
   device.enqueue(backend::op::PriceGroups{w,
-                                          factor.weights,
+                                          weights,
                                           {std::begin(kBitWidths), std::end(kBitWidths)},
                                           {std::begin(kGroupSizes), std::end(kGroupSizes)},
                                           errors});

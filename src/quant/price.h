@@ -9,12 +9,12 @@
 
 namespace bw::quant {
 
-// errors[width][size][group]: Σ over rows of the group and columns of (w - rounded)² / U_ii², with the scales that GPTQ
-// would choose; `width` indexes kBitWidths, `size` kGroupSizes, groups lie at multiples of the group size (the last may
-// be shorter),
-// times feedback(bits). The sum over a layout's groups estimates tr(Δ H Δᵀ) of its GPTQ result: GPTQ's own error is Σ
-// e² with e = (w - q) / U_ii, where w has taken the corrections of earlier rows; here w is the original, and the factor
-// makes up for that. So no layout needs a quantization of its own.
+// errors[width][size][group]: Σ over rows of the group and columns of weight_i (w - rounded)², with the scales that
+// GPTQ would choose under these weights; weights 1 / U_ii² tell what an error costs on the tokens of H, held_out.h on
+// others; `width` indexes kBitWidths, `size` kGroupSizes, groups lie at multiples of the group size (the last may be
+// shorter), times feedback(bits). The sum over a layout's groups estimates tr(Δ H Δᵀ) of its GPTQ result: GPTQ's own
+// error is Σ e² with e = (w - q) / U_ii, where w has taken the corrections of earlier rows; here w is the original, and
+// the factor makes up for that. So no layout needs a quantization of its own.
 struct PriceTable {
   uint32_t in = 0;
   std::array<std::array<std::vector<double>, std::size(kGroupSizes)>, kWidths> errors;
@@ -24,8 +24,8 @@ struct PriceTable {
 };
 
 // On the device: (widths · sizes, groups) f64 for price_table. w: (in, padded out) by
-// transposed_in_order(factor.order); not changed.
-backend::Tensor price_errors(backend::Backend& device, const backend::Tensor& w, const Factor& factor);
+// transposed_in_order(factor.order); weights (in, 1) in this order. Nothing is changed.
+backend::Tensor price_errors(backend::Backend& device, const backend::Tensor& w, const backend::Tensor& weights);
 // errors: price_errors of a linear of `in` inputs, downloaded.
 PriceTable price_table(MatrixView<const double> errors, uint32_t in);
 

@@ -10,7 +10,8 @@ namespace {
 
 PriceTable price_on(backend::Backend& device, const Problem& p) {
   const Factor factor = upload(device, p.factor);
-  const Matrix<double> errors = read_matrix<double>(device, price_errors(device, rows_on(device, p, factor), factor));
+  const Matrix<double> errors =
+      read_matrix<double>(device, price_errors(device, rows_on(device, p, factor), factor.weights));
   return price_table(errors.view(), static_cast<uint32_t>(p.w.cols()));
 }
 

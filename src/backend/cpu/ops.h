@@ -86,6 +86,9 @@ void attention_gradient(ThreadPool& pool, const op::AttentionGradient& op);
 void symmetrize(ThreadPool& pool, ConstView h, View full);
 void inverse_factor(ThreadPool& pool, Gemm& gemm, const op::InverseFactor& op);
 
+// held_out.cc
+void held_out_weights(ThreadPool& pool, const op::HeldOutWeights& op);
+
 // groups.cc
 // order: null for rows as they stand
 void transpose_in_order(ThreadPool& pool, ConstView w, const int32_t* order, View rows);

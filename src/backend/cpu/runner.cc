@@ -165,6 +165,7 @@ struct Dispatch {
     sampled_gradient(c.pool, floats(o.logits), floats(o.uniforms), o.softcap);
   }
   void operator()(const op::InverseFactor& o) const { inverse_factor(c.pool, c.gemm, o); }
+  void operator()(const op::HeldOutWeights& o) const { held_out_weights(c.pool, o); }
   void operator()(const op::PriceGroups& o) const { price_groups(c.pool, o); }
   void operator()(const op::GroupScale& o) const { group_scale(c.pool, o); }
   void operator()(const op::RoundGroup& o) const { round_group(c.pool, o); }

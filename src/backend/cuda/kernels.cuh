@@ -70,6 +70,9 @@ void token_nll(cudaStream_t stream, ConstFloats logits, ConstInts targets, Float
 void compare_logits(cudaStream_t stream, ConstFloats p, ConstFloats q, ConstInts targets, Floats out);
 void sampled_gradient(cudaStream_t stream, Floats logits, ConstFloats uniforms, float softcap);
 
+// held_out.cu
+void held_out_weights(cudaStream_t stream, Scratch& scratch, const op::HeldOutWeights& op);
+
 // groups.cu
 void price_groups(cudaStream_t stream, Scratch& scratch, const op::PriceGroups& op);
 void group_scale(cudaStream_t stream, const op::GroupScale& op);

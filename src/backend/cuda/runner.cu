@@ -71,6 +71,10 @@ struct Dispatch {
     sampled_gradient(s, floats(o.logits), floats(o.uniforms), o.softcap);
   }
   void operator()(const op::InverseFactor& o) const { factorizer.inverse_factor(o); }
+  void operator()(const op::HeldOutWeights& o) const {
+    Scratch scratch(allocate);
+    held_out_weights(s, scratch, o);
+  }
   void operator()(const op::PriceGroups& o) const {
     Scratch scratch(allocate);
     price_groups(s, scratch, o);

@@ -68,6 +68,7 @@ inline const OpCases kOpCases[] = {
     {index_of<op::AttentionGradient>(), attention_gradient_cases},
     {index_of<op::SampledGradient>(), sampled_gradient_cases},
     {index_of<op::InverseFactor>(), factor_cases},
+    {index_of<op::HeldOutWeights>(), held_out_cases},
     {index_of<op::PriceGroups>(), price_cases},
     {index_of<op::GroupScale>(), group_scale_cases},
     {index_of<op::RoundGroup>(), round_group_cases},

@@ -1,4 +1,4 @@
-// Cases of InverseFactor.
+// Cases of InverseFactor and HeldOutWeights.
 #pragma once
 
 #include "backend/cases/products.h"
@@ -261,6 +261,50 @@ inline std::vector<Case> factor_cases() {
   }
   cases.push_back(not_finite_factor_case(finite, 150, 4, 4, -1.0f));
   return cases;
+}
+
+enum class Counts { kSome, kNone };
+
+inline Case held_out_case(size_t n, size_t tokens, size_t all, Counts counts = Counts::kSome) {
+  Rng rng(n + tokens);
+  std::vector<float> gains(tokens), all_gains(all), weights(n);
+  for (float& g : gains) g = counts == Counts::kNone ? 0.0f : std::exp(2.0f * static_cast<float>(normal(rng)));
+  if (tokens > 2) gains[1] = 0;
+  for (float& g : all_gains) g = std::exp(2.0f * static_cast<float>(normal(rng)));
+  for (float& w : weights) w = std::exp(3.0f * static_cast<float>(normal(rng)));
+  Case c{fmt::format("{} rows, {} tokens of {}{}", n, tokens, all, counts == Counts::kNone ? ", none counts" : ""),
+         {beside(random_operand(n, tokens, n), 1, 2), operand(gains, tokens, 1),
+          beside(operand(all_gains, all, 1), 2, 1), operand(weights, n, 1), unset(n, 1)},
+         {}};
+  c.op = [](Backend&, std::span<const Tensor> t) { return op::HeldOutWeights{t[0], t[1], t[2], t[3], t[4]}; };
+  c.reference = [=](const Operands& before) {
+    const std::vector<double> y = before[0].values();
+    double sampled = 0, total = 0;
+    for (const float g : gains) sampled += g;
+    for (const float g : all_gains) total += g;
+    std::vector<double> wanted(n), distance(n);
+    for (size_t first = 0; first < n; first += op::kHeldOutRows) {
+      const size_t last = std::min(n, first + op::kHeldOutRows);
+      double cost = 0, sum = 0;
+      for (size_t r = first; r < last; ++r) {
+        sum += weights[r];
+        for (size_t t = 0; t < tokens; ++t)
+          cost += double{weights[r]} * gains[t] * y[r * tokens + t] * y[r * tokens + t];
+      }
+      for (size_t r = first; r < last; ++r) {
+        wanted[r] = weights[r] * (sampled > 0 ? total / sampled * cost / sum : 1);
+        distance[r] = 2e-7 * wanted[r];
+      }
+    }
+    return within(4, std::move(wanted), std::move(distance));
+  };
+  return c;
+}
+
+inline std::vector<Case> held_out_cases() {
+  return {held_out_case(0, 32, 40),     held_out_case(1, 1, 1),     held_out_case(300, 64, 1000),
+          held_out_case(128, 33, 7),    held_out_case(129, 0, 100), held_out_case(40, 32, 900, Counts::kNone),
+          held_out_case(257, 500, 2000)};
 }
 
 }  // namespace bw::backend::conformance
