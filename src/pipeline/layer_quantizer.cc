@@ -172,8 +172,9 @@ LayerQuantizer::SiteSums LayerQuantizer::reach_site(size_t layer, size_t site, c
 quant::Factor LayerQuantizer::factorize(const std::string& key, const Tensor& hessian, bool keep_hessian,
                                         PendingLinears& pending) {
   const StageClock::Span span(run_.clock, "quantize: factors");
-  quant::Factor factor = quant::factorize(device_, hessian, kDamping, keep_hessian);
-  pending.statuses.emplace_back(key, device_.download(factor.status));
+  const float damping = quant::damping_for(hessian.rows, tokens_);
+  quant::Factor factor = quant::factorize(device_, hessian, damping, keep_hessian);
+  pending.factors.push_back({key, damping, device_.download(factor.status)});
   return factor;
 }
 

@@ -14,9 +14,8 @@
 
 namespace bw::pipeline {
 
-// docs/quality.md has the figures behind both.
-inline constexpr float kDamping = 0.1f;     // of mean(diag H)
-inline constexpr float kCorrection = 0.5f;  // share of the step towards the undisturbed outputs
+// Share of the step towards the undisturbed outputs; docs/quality.md has the figures behind it.
+inline constexpr float kCorrection = 0.5f;
 
 // How much is done for the same bits (docs/quality.md tells what each step brings and costs).
 struct RoundingEffort {
@@ -27,16 +26,28 @@ RoundingEffort rounding_effort(Effort effort);
 
 // Linears of one file whose codes are on their way to the host.
 struct PendingLinears {
-  std::vector<std::pair<std::string, codec::PackedLinear>> linears;   // key, tensors
-  std::vector<std::pair<std::string, backend::HostTensor>> statuses;  // of factors: where, Factor::status
+  struct FactorStatus {
+    std::string where;
+    float damping = 0;  // asked for
+    backend::HostTensor status;
+  };
+  std::vector<std::pair<std::string, codec::PackedLinear>> linears;  // key, tensors
+  std::vector<FactorStatus> factors;
 };
 
 class LayerQuantizer {
  public:
-  // All must outlive it. gains: of the tokens of the streams; not looked at where tokens are not weighed.
+  // All must outlive it. tokens: of the streams; gains: theirs, not looked at where tokens are not weighed.
   LayerQuantizer(Run& run, const model::ModelDir& dir, const nn::Decoder& decoder, const OutputPlan& plan,
-                 RoundingEffort effort, const TokenGains& gains)
-      : run_(run), device_(*run.device), dir_(dir), decoder_(decoder), plan_(plan), effort_(effort), gains_(gains) {}
+                 RoundingEffort effort, size_t tokens, const TokenGains& gains)
+      : run_(run),
+        device_(*run.device),
+        dir_(dir),
+        decoder_(decoder),
+        plan_(plan),
+        effort_(effort),
+        tokens_(tokens),
+        gains_(gains) {}
 
   // Enqueues the quantization of the layer's linears and the move of the streams through the layer.
   PendingLinears enqueue_layer(size_t layer, nn::LayerWeights weights, Streams& streams);
@@ -82,6 +93,7 @@ class LayerQuantizer {
   const nn::Decoder& decoder_;
   const OutputPlan& plan_;
   RoundingEffort effort_;
+  size_t tokens_;
   const TokenGains& gains_;
 };
 

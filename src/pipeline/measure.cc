@@ -21,9 +21,6 @@ using backend::HostTensor;
 using backend::Tensor;
 namespace op = backend::op;
 
-// Damping of the factor that prices are estimated with.
-constexpr float kPriceDamping = 0.1f;
-
 // A matrix whose prices are on their way to the host.
 struct Pending {
   MatrixMeasurement* matrix = nullptr;
@@ -116,6 +113,9 @@ class LayerPricer final : public GradientVisitor {
     sums.add(linear, x, gains);
   }
 
+  // As quantizing it with all these tokens would take.
+  float damping(const MatrixMeasurement& matrix) const { return quant::damping_for(matrix.in, m_.rows * m_.length); }
+
   bool is_head(const MatrixMeasurement& matrix) const { return &matrix == &m_.head; }
 
   // linear: its place among those of the sums; gains: of all tokens.
@@ -123,7 +123,7 @@ class LayerPricer final : public GradientVisitor {
                 const Tensor& gains) {
     const quant::Factor factor = [&] {
       const StageClock::Span span(run_.clock, "measure: factors");
-      return quant::factorize(device_, sums.hessian(linear), kPriceDamping);
+      return quant::factorize(device_, sums.hessian(linear), damping(matrix));
     }();
     const Tensor weights = [&] {
       const StageClock::Span span(run_.clock, "measure: held-out weights");
@@ -148,7 +148,7 @@ class LayerPricer final : public GradientVisitor {
     device_.wait(p.errors, "prices");
     device_.wait(p.status, "prices");
     MatrixMeasurement& matrix = *p.matrix;
-    note_oddities(quant::factor_report(p.status.as<int32_t>(), kPriceDamping, matrix.key), matrix.key);
+    note_oddities(quant::factor_report(p.status.as<int32_t>(), damping(matrix), matrix.key), matrix.key);
     const auto errors = p.errors.view<const double>();
     if (is_head(matrix)) {
       for (codec::Candidate& c : matrix.candidates) c.price = head_error(errors, c.layout.runs.front().bits);

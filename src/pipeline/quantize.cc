@@ -11,11 +11,12 @@
 namespace bw::pipeline {
 namespace {
 
-void note_oddities(const quant::FactorReport& factor, const std::string& where, Reporter& reporter) {
+void note_oddities(const PendingLinears::FactorStatus& f, Reporter& reporter) {
+  const quant::FactorReport factor = quant::factor_report(f.status.as<int32_t>(), f.damping, f.where);
   if (factor.identity) {
-    reporter.warn("quantize", fmt::format("{}: the Hessian cannot be factored; it is rounded to nearest", where));
-  } else if (factor.damping > kDamping) {
-    reporter.note("quantize", fmt::format("{}: the Hessian needed a damping of {:g}", where, factor.damping));
+    reporter.warn("quantize", fmt::format("{}: the Hessian cannot be factored; it is rounded to nearest", f.where));
+  } else if (factor.damping > f.damping) {
+    reporter.note("quantize", fmt::format("{}: the Hessian needed a damping of {:g}", f.where, factor.damping));
   }
 }
 
@@ -35,7 +36,7 @@ class QuantizeStage {
         load_(linear_loader(dir, *run.device)),
         streams_{embed_rows(run, decoder_, dir, calibration.rows, kStreams),
                  embed_rows(run, decoder_, dir, calibration.rows, kStreams)},
-        quantizer_(run, dir, decoder_, plan, rounding_effort(effort), calibration.gains) {}
+        quantizer_(run, dir, decoder_, plan, rounding_effort(effort), calibration.rows.ids.size(), calibration.gains) {}
 
   EvaluateResult run() {
     const size_t layers = dir_.config().n_layers, done = resume();
@@ -101,9 +102,9 @@ class QuantizeStage {
     const StageClock::Span span(run_.clock, "quantize: write");
     std::vector<std::pair<std::string, codec::Exl2Linear>> linears;
     if (!pending.linears.empty()) run_.device->wait(pending.linears.back().second.differences, "codes");
-    for (auto& [where, status] : pending.statuses) {
-      run_.device->wait(status, "codes");
-      note_oddities(quant::factor_report(status.as<int32_t>(), kDamping, where), where, run_.reporter);
+    for (const PendingLinears::FactorStatus& factor : pending.factors) {
+      run_.device->wait(factor.status, "codes");
+      note_oddities(factor, run_.reporter);
     }
     std::vector<io::TensorPlan> plans;
     for (auto& [key, packed] : pending.linears) {

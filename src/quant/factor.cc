@@ -1,5 +1,7 @@
 #include "quant/factor.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "bitwright/error.h"
@@ -8,6 +10,11 @@ namespace bw::quant {
 
 using backend::DType;
 namespace op = backend::op;
+
+float damping_for(size_t in, size_t tokens) {
+  constexpr float kLeast = 0.1f, kMost = 3.0f;
+  return std::min(kMost, kLeast + static_cast<float>(in) / static_cast<float>(tokens));
+}
 
 Factor factorize(backend::Backend& device, const backend::Tensor& h, float damping, bool keep_hessian) {
   const size_t n = h.rows;

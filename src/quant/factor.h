@@ -18,6 +18,12 @@ struct Factor {
   backend::Tensor ordered;  // (in, in) the damped H itself, rows and columns in activation order; empty: not asked for
 };
 
+// The damping of a Hessian of `in` inputs over `tokens` tokens, as a share of mean(diag H): more where there are few
+// tokens for the inputs, as the best ridge is in proportion to inputs over tokens (Hoerl, Kennard and Baldwin, "Ridge
+// regression: some simulations", Communications in Statistics 4, 1975: p σ² / |β|²). docs/quality.md has the
+// measurements behind the figures.
+float damping_for(size_t in, size_t tokens);
+
 // h: (in, in), its upper triangle filled: Σ x xᵀ over any number of tokens, in any scale. It is not changed.
 // `damping`: share of mean(diag H) that is added to the diagonal; raised 10-fold, up to 3 times, while the
 // factorization fails (fewer tokens than inputs, equal channels, ...).

@@ -210,5 +210,12 @@ TEST(FactorReport, TellsTheDampingThatWasUsed) {
   EXPECT_TRUE(factor_report(std::vector<int32_t>{4, 0, 0, 0}, 0.5f, "x").identity);
 }
 
+TEST(DampingFor, GrowsWithInputsPerToken) {
+  EXPECT_FLOAT_EQ(damping_for(576, 18432), 0.13125f);
+  EXPECT_FLOAT_EQ(damping_for(5120, 5120), 1.1f);
+  EXPECT_FLOAT_EQ(damping_for(5120, 1), 3.0f);
+  EXPECT_FLOAT_EQ(damping_for(1, 1000000), 0.1f + 1e-6f);
+}
+
 }  // namespace
 }  // namespace bw::quant
