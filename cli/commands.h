@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 
 #include <CLI/CLI.hpp>
@@ -24,9 +25,9 @@ void outlive_readers();
 // Options that every command that computes has.
 struct CommonOptions {
   size_t threads = 0;
-  std::string arithmetic = "auto", device = "cpu";
+  std::string arithmetic = "auto", device = "cpu", log = "text";
   std::optional<std::string> memory, device_memory, trace;
-  bool quiet = false;
+  bool quiet = false, verbose = false;
   bool profile = false;
 };
 void add_common_options(CLI::App& command, CommonOptions& common);
@@ -39,6 +40,10 @@ CLI::Validator whole_number(uint64_t least, uint64_t most);
 // The same for any number.
 CLI::Validator number(double least, double most);
 
+// Refuses all but these words, with the one that was probably meant. The option's type name is all of them: help,
+// manual pages and completion tell them from there.
+void one_of(CLI::Option& option, const std::vector<std::string>& words);
+
 // The time of each stage as a table on stdout, if asked for with --profile.
 void print_profile(const CommonOptions& common, const std::vector<StageTime>& stages);
 
@@ -48,12 +53,25 @@ std::vector<double> parse_bpw(const std::vector<std::string>& texts);
 std::optional<int> parse_head_bits(const std::string& text);
 
 void add_work_options(CLI::App& command, WorkOptions& work);
-void add_calibration_options(CLI::App& command, CalibrationOptions& calibration);
+
+// What the options of calibration say.
+struct CalibrationArguments {
+  std::vector<std::string> sources;  // as given: PATH or PATH:WEIGHT
+  CalibrationOptions options;        // without files
+  const CLI::Option *rows = nullptr, *length = nullptr;
+};
+void add_calibration_options(CLI::App& command, CalibrationArguments& calibration);
+// Sources and weights told apart, standard input ("-") read into a temporary file, and where the only source is a file
+// of rows, as many of that length unless other options say so. To be called once.
+CalibrationOptions calibration_options(const CalibrationArguments& arguments);
 
 // Refuses, before the work, a file that cannot be written.
 void check_writable(const std::filesystem::path& path);
 // Writes the whole file, under its name only when complete (a device in place); Error(kIo) if that fails.
 void write_text(const std::filesystem::path& path, std::string_view text);
+
+// Help in the width of the terminal. To be set before commands are added.
+std::shared_ptr<CLI::FormatterBase> help_formatter();
 
 // Register a subcommand. `run` is set when it was called; it does the work and returns the last line ("done: ...").
 using Action = std::function<std::string()>;
@@ -63,5 +81,9 @@ void add_measure(CLI::App& app, Action& run);
 void add_eval(CLI::App& app, Action& run);
 void add_inspect(CLI::App& app, Action& run);
 void add_generate(CLI::App& app, Action& run);
+void add_calib(CLI::App& app, Action& run);
+// Commands that help does not list: manual pages and completion, made from the options that are registered on `app`.
+void add_man(CLI::App& app, Action& run);
+void add_completion(CLI::App& app, Action& run);
 
 }  // namespace bw::cli

@@ -2,67 +2,14 @@
 #include <charconv>
 #include <cstdio>
 #include <fstream>
-#include <memory>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include "commands.h"
+#include "console.h"
 
 namespace bw::cli {
-namespace {
-
-// One line that is rewritten on a terminal; elsewhere a plain line for each tenth of a stage.
-class ProgressPrinter {
- public:
-  ~ProgressPrinter() { clear(); }
-
-  explicit ProgressPrinter(bool warnings_only) : warnings_only_(warnings_only) {}
-
-  void show(const ProgressEvent& event) {
-    const bool warning = event.kind == ProgressEvent::Kind::kWarning;
-    if (warnings_only_ && !warning) return;
-    if (event.kind != ProgressEvent::Kind::kProgress) {
-      clear();
-      tell("{}{}: {}\n", warning ? "warning: " : "", event.stage, event.text);
-      return;
-    }
-    const int percent = event.total > 0 ? static_cast<int>(100 * event.done / event.total) : 0;
-    if (terminal_) {
-      tell("\r\x1b[K{:<17} {:3} %  {}", event.stage, percent, event.text);
-      std::fflush(stderr);
-      line_open_ = true;
-      if (event.done >= event.total) clear();
-      return;
-    }
-    if (event.stage == stage_ && percent < next_) return;
-    if (event.stage != stage_) stage_ = event.stage;
-    next_ = percent / 10 * 10 + 10;
-    tell("{} {} % {}\n", event.stage, percent, event.text);
-  }
-
- private:
-  // A reader that has gone must not end a job.
-  template <typename... Args>
-  static void tell(fmt::format_string<Args...> text, Args&&... args) {
-    static_cast<void>(std::fputs(fmt::format(text, std::forward<Args>(args)...).c_str(), stderr));
-  }
-
-  void clear() {
-    if (line_open_) tell("\r\x1b[K");
-    line_open_ = false;
-  }
-
-  bool warnings_only_;
-  bool terminal_ = isatty(STDERR_FILENO) != 0;
-  bool line_open_ = false;
-  std::string stage_;
-  int next_ = 0;
-};
-
-}  // namespace
-
 CLI::Validator whole_number(uint64_t least, uint64_t most) {
   const auto check = [least, most](const std::string& text) {
     uint64_t value = 0;
@@ -83,23 +30,41 @@ CLI::Validator number(double least, double most) {
   return CLI::Validator(check, "");
 }
 
+void one_of(CLI::Option& option, const std::vector<std::string>& words) {
+  const auto check = [words](const std::string& text) {
+    if (std::find(words.begin(), words.end(), text) != words.end()) return std::string();
+    const auto near = nearest_word(text, words);
+    return fmt::format("'{}' is none of {}{}", text, fmt::join(words, ", "),
+                       near ? "; did you mean " + *near + "?" : "");
+  };
+  option.check(CLI::Validator(check, ""))->type_name(fmt::format("{}", fmt::join(words, "|")));
+}
+
 void add_common_options(CLI::App& command, CommonOptions& common) {
   command.add_option("--threads", common.threads, "Threads (0: one per core); results do not depend on it")
-      ->check(whole_number(0, 1024));
-  command.add_option("--arithmetic", common.arithmetic, "Matrix products: auto, f32 or bf16")
-      ->check(CLI::IsMember({"auto", "f32", "bf16"}));
-  command.add_option("--device", common.device, "Device: " + fmt::format("{}", fmt::join(device_names(), ", ")))
-      ->capture_default_str();
-  command.add_option(
-      "--memory", common.memory,
-      "Memory that measure, quantize and plan may use at most, such as 1GB: a job that needs more is refused "
-      "with what it needs");
-  command.add_option("--device-memory", common.device_memory,
-                     "Memory of the device to use at most, such as 8GB (not for cpu)");
+      ->check(whole_number(0, 1024))
+      ->type_name("N");
+  one_of(*command.add_option("--arithmetic", common.arithmetic, "Operands of matrix products")->capture_default_str(),
+         {"auto", "f32", "bf16"});
+  one_of(*command.add_option("--device", common.device, "Device to compute on")->capture_default_str(), device_names());
+  command
+      .add_option("--memory", common.memory,
+                  "Memory that measure, quantize and plan may use at most, such as 1GB: a job that needs more is "
+                  "refused with what it needs")
+      ->type_name("SIZE");
+  command
+      .add_option("--device-memory", common.device_memory,
+                  "Memory of the device to use at most, such as 8GB (not for cpu)")
+      ->type_name("SIZE");
   command.add_flag("--profile", common.profile, "Show where the time went: stages, copies and waits");
   command.add_option("--trace", common.trace, "Write a timeline (Chrome trace format, opens in Perfetto)")
       ->type_name("FILE");
+  one_of(
+      *command.add_option("--log", common.log, "How to say on stderr what goes on: lines, or one JSON object a line")
+           ->capture_default_str(),
+      {"text", "json"});
   command.add_flag("-q,--quiet", common.quiet, "Show warnings only, no progress");
+  command.add_flag("-v,--verbose", common.verbose, "Also show how long each layer took")->excludes("--quiet");
 }
 
 EngineOptions engine_options(const CommonOptions& common) {
@@ -120,8 +85,8 @@ EngineOptions engine_options(const CommonOptions& common) {
   if (common.trace && common.trace->empty()) throw Error(ErrorCode::kUsage, "--trace: the name of the file is empty");
   engine.trace = common.trace.value_or("");
   engine.interrupted = [] { return interrupted(); };
-  auto printer = std::make_shared<ProgressPrinter>(common.quiet);
-  engine.progress = [printer](const ProgressEvent& event) { printer->show(event); };
+  Console::get().configure({common.log == "json", common.quiet, common.verbose});
+  engine.progress = [](const ProgressEvent& event) { Console::get().show(event); };
   return engine;
 }
 
@@ -172,7 +137,7 @@ std::optional<int> parse_head_bits(const std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bits);
   if (error == std::errc() && end == text.data() + text.size()) return bits;
   throw Error(ErrorCode::kUsage, fmt::format("--head-bits {}: it is neither a number of bits nor auto", text),
-              "give 2, 3, 4, 5, 6, 8, 16 or auto");
+              nearest_word(text, {"auto"}) ? "did you mean auto?" : "give 2, 3, 4, 5, 6, 8, 16 or auto");
 }
 
 void add_work_options(CLI::App& command, WorkOptions& work) {
@@ -187,25 +152,6 @@ void add_work_options(CLI::App& command, WorkOptions& work) {
       .add_option("--checkpoint", work.checkpoint_seconds,
                   "Seconds between saved states of layers at least; 0: after every layer")
       ->check(number(0, 86400))
-      ->capture_default_str();
-}
-
-void add_calibration_options(CLI::App& command, CalibrationOptions& calibration) {
-  command
-      .add_option("--calib", calibration.files,
-                  "Calibration text, .txt or .jsonl; may be repeated (default: the model writes its own)")
-      ->allow_extra_args(false)
-      ->type_name("FILE");
-  command.add_option("--calib-rows", calibration.rows, "Rows of calibration")
-      ->check(whole_number(1, kMostRows))
-      ->capture_default_str();
-  command.add_option("--calib-length", calibration.length, "Tokens of a row")
-      ->check(whole_number(2, kMostRowTokens))
-      ->capture_default_str();
-  command
-      .add_option("--seed", calibration.seed,
-                  "Seed of self-written calibration, and of the successors that gradients are taken for")
-      ->check(whole_number(0, UINT64_MAX))
       ->capture_default_str();
 }
 

@@ -74,17 +74,23 @@ std::string run(State& s) {
 void add_eval(CLI::App& app, Action& action) {
   auto s = std::make_shared<State>();
   CLI::App* c = app.add_subcommand("eval", "Perplexity of a model on a text, and its KL divergence to a reference");
-  c->footer("Example:\n  bitwright eval OUT --ref MODEL --text held-out.txt");
-  c->add_option("model", s->options.model, "Model directory, original or EXL2")->required();
-  c->add_option("--ref", s->reference, "The original model, to compare with");
-  c->add_option("--text", s->options.text, "Text that no calibration has seen (.txt or .jsonl)")->required();
+  c->footer(
+      "Examples:\n  bitwright eval OUT --ref MODEL --text held-out.txt\n  bitwright eval MODEL --text held-out.txt "
+      "--rows 8");
+  c->add_option("model", s->options.model, "Model directory, original or EXL2")->required()->type_name("DIR");
+  c->add_option("--ref", s->reference, "The original model, to compare with")->type_name("DIR");
+  c->add_option("--text", s->options.text, "Text that no calibration has seen (.txt or .jsonl)")
+      ->required()
+      ->type_name("FILE");
   c->add_option("--rows", s->options.rows, "Rows, at even distances through the text")
       ->check(whole_number(1, kMostRows))
+      ->type_name("N")
       ->capture_default_str();
   c->add_option("--length", s->options.length, "Tokens of a row")
       ->check(whole_number(2, kMostRowTokens))
+      ->type_name("N")
       ->capture_default_str();
-  c->add_option("--json", s->json, "Also write the figures to this file");
+  c->add_option("--json", s->json, "Also write the figures to this file")->type_name("FILE");
   add_common_options(*c, s->common);
   c->callback([s, &action] { action = [s] { return run(*s); }; });
 }

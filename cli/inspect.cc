@@ -59,7 +59,8 @@ std::string run(State& s) {
 void add_inspect(CLI::App& app, Action& action) {
   auto s = std::make_shared<State>();
   CLI::App* c = app.add_subcommand("inspect", "Show a model's linears: shapes, layouts, bits per weight");
-  c->add_option("model", s->model, "Model directory, original or EXL2")->required();
+  c->footer("Examples:\n  bitwright inspect OUT\n  bitwright inspect MODEL --json");
+  c->add_option("model", s->model, "Model directory, original or EXL2")->required()->type_name("DIR");
   c->add_flag("--json", s->json, "As JSON");
   c->callback([s, &action] { action = [s] { return run(*s); }; });
 }

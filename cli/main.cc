@@ -6,32 +6,63 @@
 #include <system_error>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "commands.h"
+#include "console.h"
+#include "option_list.h"
 
 namespace {
 
-// The last line. A closed stderr is no reason to fail: the exit status tells the same.
-void say_last(const std::string& line) {
-  std::fflush(stdout);  // it stands last, also where both streams go to one place
-  std::fputs((line + "\n").c_str(), stderr);
+int report(const std::string& what, bw::ErrorCode code) {
+  bw::cli::Console::get().last_line("error: " + what, static_cast<int>(code));
+  return static_cast<int>(code);
 }
 
-int report(const std::string& what, bw::ErrorCode code) {
-  say_last("error: " + what);
-  return static_cast<int>(code);
+// What goes wrong before the options are read is told as they will ask for.
+void choose_log(int argc, char** argv) {
+  bw::cli::ConsoleOptions options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i], next = i + 1 < argc ? argv[i + 1] : "";
+    options.json |= word == "--log=json" || (word == "--log" && next == "json");
+  }
+  bw::cli::Console::get().configure(options);
 }
 
 // Refuses a word that stands where a command should and is none; CLI11 would only say that one is missing.
 void check_command(const CLI::App& app, int argc, char** argv) {
   if (argc < 2 || argv[1][0] == '-') return;
-  std::string known;
   for (const CLI::App* command : app.get_subcommands(nullptr)) {
     if (command->get_name() == argv[1]) return;
-    known += (known.empty() ? "" : ", ") + command->get_name();
   }
-  throw bw::Error(bw::ErrorCode::kUsage, fmt::format("'{}' is no command; the commands are {}", argv[1], known),
+  const std::vector<std::string> known = bw::cli::command_names(app);
+  const auto near = bw::nearest_word(argv[1], known);
+  throw bw::Error(bw::ErrorCode::kUsage,
+                  near ? fmt::format("'{}' is no command; did you mean {}?", argv[1], *near)
+                       : fmt::format("'{}' is no command; the commands are {}", argv[1], fmt::join(known, ", ")),
                   "see bitwright --help");
+}
+
+// An option that there is not, which is more to the point than what is missing without it; empty: all are known.
+std::string unknown_option(const CLI::App& command) {
+  for (const std::string& word : command.remaining()) {
+    if (word.size() < 2 || word[0] != '-') continue;
+    const std::string name = word.substr(0, word.find('='));
+    const auto near = bw::nearest_word(name, bw::cli::option_names(command));
+    return fmt::format("{}: {} has no such option{}", name, command.get_name(),
+                       near ? "; did you mean " + *near + "?" : "");
+  }
+  return {};
+}
+
+std::string usage_error(const CLI::App& app, const CLI::ParseError& e) {
+  std::string what = unknown_option(app), command;
+  for (const CLI::App* called : app.get_subcommands()) {
+    command = " " + called->get_name();
+    if (what.empty()) what = unknown_option(*called);
+  }
+  if (what.empty()) what = e.what();
+  return fmt::format("{}; see bitwright{} --help", what, command);
 }
 
 // A name or a number that is nothing, as of a variable that was not set.
@@ -50,22 +81,28 @@ void refuse_empty(const CLI::App& app) {
 int run(int argc, char** argv) {
   CLI::App app("Bitwright quantizes language models: a Hugging Face directory in, a measured EXL2 model out.",
                "bitwright");
+  app.footer(
+      "Examples:\n  bitwright plan MODEL\n  bitwright quantize MODEL -o OUT --bpw 4.0\n"
+      "  bitwright eval OUT --ref MODEL --text held-out.txt\n"
+      "bitwright COMMAND --help shows the options of a command.");
   app.set_version_flag("--version", std::string(bw::version()));
-  app.require_subcommand(1);
+  app.require_subcommand(1)->formatter(bw::cli::help_formatter());
   bw::cli::Action action;
   bw::cli::add_plan(app, action);
   bw::cli::add_quantize(app, action);
   bw::cli::add_measure(app, action);
   bw::cli::add_eval(app, action);
   bw::cli::add_inspect(app, action);
+  bw::cli::add_calib(app, action);
   bw::cli::add_generate(app, action);
+  bw::cli::add_man(app, action);
+  bw::cli::add_completion(app, action);
   check_command(app, argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
-    const std::string command = argc > 1 && argv[1][0] != '-' ? fmt::format(" {}", argv[1]) : std::string();
-    return report(fmt::format("{}; see bitwright{} --help", e.what(), command), bw::ErrorCode::kUsage);
+    return report(usage_error(app, e), bw::ErrorCode::kUsage);
   }
   refuse_empty(app);
   bw::cli::catch_interruptions();
@@ -73,13 +110,14 @@ int run(int argc, char** argv) {
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     return report("standard output cannot be written", bw::ErrorCode::kIo);
   }
-  say_last(last);
+  if (!last.empty()) bw::cli::Console::get().last_line(last, 0);
   return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  choose_log(argc, argv);
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes shall be a failing write, with its message
   try {
     return run(argc, argv);

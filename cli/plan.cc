@@ -12,6 +12,7 @@ namespace {
 struct State {
   PlanOptions options;
   CommonOptions common;
+  CalibrationArguments calibration;
   std::vector<std::string> bpw;
   std::string size, head_bits = std::to_string(kDefaultHeadBits);
   bool json = false;
@@ -113,6 +114,7 @@ std::string run(State& s) {
   if (!s.size.empty()) o.size = parse_bytes(s.size, "--size");
   o.head_bits = parse_head_bits(s.head_bits);
   o.engine = engine_options(s.common);
+  o.calibration = calibration_options(s.calibration);
   const PlanResult r = plan(o);
   if (s.json) {
     fmt::print("{}\n", to_json(r).dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
@@ -132,16 +134,21 @@ void add_plan(CLI::App& app, Action& action) {
   auto s = std::make_shared<State>();
   CLI::App* c = app.add_subcommand("plan", "Check a model, and say what a job would give and need, without doing it");
   c->footer("Examples:\n  bitwright plan MODEL\n  bitwright plan MODEL -o OUT --bpw 4.0 --calib text.txt");
-  c->add_option("model", s->options.model, "Hugging Face model directory")->required();
-  c->add_option("-o,--output", s->options.output, "Output directory that is meant, to check its place and disk");
+  c->add_option("model", s->options.model, "Hugging Face model directory")->required()->type_name("DIR");
+  c->add_option("-o,--output", s->options.output, "Output directory that is meant, to check its place and disk")
+      ->type_name("DIR");
   c->add_option("--bpw", s->bpw, "Bits per weight as of quantize; without a target, measuring is planned")
       ->allow_extra_args(false)
       ->type_name("BPW[,BPW...]");
-  c->add_option("--size", s->size, "Size of the whole output instead, such as 3.2GB")->excludes("--bpw");
-  c->add_option("--head-bits", s->head_bits, "Bits of the head as of quantize")->capture_default_str();
+  c->add_option("--size", s->size, "Size of the whole output instead, such as 3.2GB")
+      ->excludes("--bpw")
+      ->type_name("SIZE");
+  c->add_option("--head-bits", s->head_bits, "Bits of the head as of quantize")
+      ->capture_default_str()
+      ->type_name("BITS");
   c->add_flag("--overwrite", s->options.overwrite, "The output may replace one that Bitwright wrote");
   c->add_flag("--json", s->json, "As JSON");
-  add_calibration_options(*c, s->options.calibration);
+  add_calibration_options(*c, s->calibration);
   add_common_options(*c, s->common);
   c->callback([s, &action] { action = [s] { return run(*s); }; });
 }

@@ -10,6 +10,7 @@ namespace {
 struct State {
   QuantizeOptions options;
   CommonOptions common;
+  CalibrationArguments calibration;
   std::vector<std::string> bpw;
   std::string size, shard_size = "8GiB", measurement, effort = "normal", head_bits = std::to_string(kDefaultHeadBits);
 };
@@ -24,6 +25,7 @@ std::string run(State& s) {
   o.head_bits = parse_head_bits(s.head_bits);
   o.effort = s.effort == "fast" ? Effort::kFast : s.effort == "best" ? Effort::kBest : Effort::kNormal;
   o.engine = engine_options(s.common);
+  o.calibration = calibration_options(s.calibration);
   std::string last;
   const std::vector<QuantizeResult> results = quantize(o);
   for (const QuantizeResult& r : results) {
@@ -52,23 +54,27 @@ void add_quantize(CLI::App& app, Action& action) {
       "Examples:\n  bitwright quantize MODEL -o OUT --bpw 4.0\n  bitwright quantize MODEL -o OUT --size 3.2GB --calib "
       "text.txt\n"
       "  bitwright quantize MODEL -o OUT --bpw 3.0,3.5,4.0 -m measurement.json");
-  c->add_option("model", s->options.model, "Hugging Face model directory")->required();
-  c->add_option("-o,--output", s->options.output, "Output directory; with several targets OUTPUT-<bpw>bpw")->required();
+  c->add_option("model", s->options.model, "Hugging Face model directory")->required()->type_name("DIR");
+  c->add_option("-o,--output", s->options.output, "Output directory; with several targets OUTPUT-<bpw>bpw")
+      ->required()
+      ->type_name("DIR");
   c->add_option("--bpw", s->bpw, "Bits per weight of the decoder's linears, side tensors included; several: 3.0,4.0")
       ->allow_extra_args(false)
       ->type_name("BPW[,BPW...]");
-  c->add_option("--size", s->size, "Size of the whole output instead, such as 3.2GB");
-  c->add_option("--effort", s->effort, "Work done for quality within the same bits: fast, normal or best")
-      ->check(CLI::IsMember({"fast", "normal", "best"}))
-      ->capture_default_str();
+  c->add_option("--size", s->size, "Size of the whole output instead, such as 3.2GB")->type_name("SIZE");
+  one_of(*c->add_option("--effort", s->effort, "Work done for quality within the same bits")->capture_default_str(),
+         {"fast", "normal", "best"});
   c->add_option("--head-bits", s->head_bits,
                 "Bits of the head: 2, 3, 4, 5, 6, 8, 16 to leave it, or auto: chosen with the linears (with --bpw, for "
                 "as many bits in all as with 6)")
-      ->capture_default_str();
-  c->add_option("--shard-size", s->shard_size, "Most tensor data in one file (0: one file)")->capture_default_str();
-  c->add_option("-m,--measurement", s->measurement, "Measurement to reuse (see: bitwright measure)");
+      ->capture_default_str()
+      ->type_name("BITS");
+  c->add_option("--shard-size", s->shard_size, "Most tensor data in one file (0: one file)")
+      ->capture_default_str()
+      ->type_name("SIZE");
+  c->add_option("-m,--measurement", s->measurement, "Measurement to reuse (see: bitwright measure)")->type_name("FILE");
   c->add_flag("--overwrite", s->options.overwrite, "Replace an output directory that Bitwright wrote");
-  add_calibration_options(*c, s->options.calibration);
+  add_calibration_options(*c, s->calibration);
   add_work_options(*c, s->options.work);
   add_common_options(*c, s->common);
   c->callback([s, &action] { action = [s] { return run(*s); }; });

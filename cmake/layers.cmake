@@ -31,7 +31,7 @@ function(bw_library name)
 endfunction()
 
 # One test program for each folder of tests/ that has *_test.cc files (and fuzz_*.cc: see cmake/fuzz.cmake), linked to
-# the layer of the same name (or to everything, where no layer has that name).
+# the library bw_NAME of the same name (or to everything, where there is none).
 function(bw_tests)
   file(GLOB folders CONFIGURE_DEPENDS LIST_DIRECTORIES true RELATIVE ${PROJECT_SOURCE_DIR}/tests tests/*)
   foreach(folder ${folders})
@@ -39,6 +39,8 @@ function(bw_tests)
     if(sources)
       add_executable(test_${folder} ${sources})
       if(folder IN_LIST BW_LAYERS)
+        target_link_libraries(test_${folder} PRIVATE bw_${folder})
+      elseif(TARGET bw_${folder})
         target_link_libraries(test_${folder} PRIVATE bw_${folder})
       else()
         target_link_libraries(test_${folder} PRIVATE bitwright)

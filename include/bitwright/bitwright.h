@@ -5,6 +5,7 @@
 
 #include "bitwright/error.h"    // Error, ErrorCode
 #include "bitwright/options.h"  // options and results
+#include "bitwright/suggest.h"  // nearest_word
 #include "bitwright/units.h"    // parse_bytes, format_bytes
 
 namespace bw {
@@ -25,6 +26,14 @@ std::vector<std::string> device_names();
 // wrong with the model or the job is a finding; only a device that cannot be had, or options that make no sense for any
 // model, are thrown.
 PlanResult plan(const PlanOptions& options);
+
+// Gives the calibration rows that the same options give measure() and quantize(), says what they are made of, and
+// writes them as a file of rows: as the only file of calibration, with as many rows of that length, it gives the same
+// rows.
+CalibrateResult calibrate(const CalibrateOptions& options);
+
+// How many rows of which length a file of rows holds; nullopt for any other file.
+std::optional<RowShape> shape_of_rows(const std::filesystem::path& file);
 
 // Runs calibration rows through the model, layer by layer, and writes what every way of storing every linear would
 // cost.

@@ -25,9 +25,12 @@ enum class Effort { kFast, kNormal, kBest };
 struct ProgressEvent {
   enum class Kind { kProgress, kNote, kWarning };
   Kind kind = Kind::kProgress;
-  std::string_view stage;      // "measure", "quantize", ...
-  double done = 0, total = 0;  // in units of work of the stage (tokens × layers, ...); total 0 for notes and warnings
+  std::string_view stage;  // "measure", "quantize", ...
+  // In units of work: what is left takes about (total - done) / done of the time that done took. 0 for notes and
+  // warnings.
+  double done = 0, total = 0;
   std::string text;            // what is being worked on, or the note
+  std::string_view unit = {};  // of done and total, plural: "layers", "tokens", "bytes"; empty: nothing one could count
 };
 using ProgressFunction = std::function<void(const ProgressEvent&)>;
 
@@ -46,10 +49,14 @@ struct EngineOptions {
 
 // Rows of calibration. Without files, the model writes its own text.
 struct CalibrationOptions {
-  std::vector<std::filesystem::path> files;  // .txt or .jsonl
+  // Each is a file (.txt, .jsonl; see docs/calibration.md), a directory (the .txt and .jsonl files in it and below,
+  // sorted) or, where nothing has that name, a pattern with *, ? or [...].
+  std::vector<std::filesystem::path> files;
   size_t rows = 36;
   size_t length = 512;  // tokens of a row
   uint64_t seed = 1;
+  // One for each of `files`, above 0: its share of the rows. Empty: the files are one text, one after the other.
+  std::vector<double> weights = {};
 };
 
 // The folder that keeps what a job has finished, so that the same call continues after the program was killed, and
@@ -74,6 +81,32 @@ struct StageTime {
   // Sums and differences of the numbers; the name stays.
   StageTime& operator+=(const StageTime& other);
   StageTime& operator-=(const StageTime& other);
+};
+
+struct CalibrateOptions {
+  std::filesystem::path model;
+  std::filesystem::path output;  // the rows as .jsonl, for CalibrationOptions::files; empty: none
+  CalibrationOptions calibration;
+  EngineOptions engine;
+};
+
+// What one entry of CalibrationOptions::files gives.
+struct CalibrationSource {
+  std::string name;
+  size_t files = 0, texts = 0;
+  size_t tokens = 0;       // there
+  size_t rows = 0;         // that begin in it
+  size_t used_tokens = 0;  // in rows, from whichever source they begin
+  double share = 0;        // of the tokens of all rows
+};
+
+struct CalibrateResult {
+  std::vector<CalibrationSource> sources;
+  size_t rows = 0, length = 0;
+};
+
+struct RowShape {
+  size_t rows = 0, length = 0;
 };
 
 struct MeasureOptions {
@@ -119,7 +152,7 @@ struct QuantizeResult {
   double bpw_target = 0;   // of the linears; 0 if a size was asked for
   double bpw_linears = 0;  // reached
   double bpw_head = 0;
-  double predicted_kld = 0;                       // to the original, nats per token, from prices (docs/quality.md)
+  double predicted_kld = 0;  // to the original, nats per token, from prices (docs/quality.md)
   // The same as measured on some of the calibration tokens, which the result has been fitted to: other text comes out
   // somewhat worse (see evaluate()). And the share of them with the same most likely token.
   Estimate calibration_kld, calibration_top1;

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "bitwright/error.h"
-#include "io/text_rows.h"
 
 namespace bw::calib {
 namespace {
@@ -23,12 +22,6 @@ size_t piece_end(std::string_view text, size_t begin) {
   return at;
 }
 
-std::string names_of(std::span<const std::filesystem::path> files) {
-  std::string names;
-  for (const auto& file : files) names += (names.empty() ? "" : ", ") + file.filename().string();
-  return names;
-}
-
 }  // namespace
 
 std::vector<uint32_t> tokenize_long(const tokenizer::Tokenizer& tokenizer, std::string_view text,
@@ -42,6 +35,10 @@ std::vector<uint32_t> tokenize_long(const tokenizer::Tokenizer& tokenizer, std::
     begin = end;
   }
   return ids;
+}
+
+size_t row_start(size_t i, size_t count, size_t tokens, size_t body) {
+  return i * (tokens - body) / std::max<size_t>(1, count - 1);
 }
 
 Rows rows_from_stream(std::span<const uint32_t> stream, std::span<const uint32_t> prefix, size_t count, size_t length,
@@ -63,31 +60,12 @@ Rows rows_from_stream(std::span<const uint32_t> stream, std::span<const uint32_t
   rows.source = source;
   rows.ids.reserve(count * length);
   for (size_t i = 0; i < count; ++i) {
-    const size_t start = i * (stream.size() - body) / std::max<size_t>(1, count - 1);
+    const size_t start = row_start(i, count, stream.size(), body);
     rows.ids.insert(rows.ids.end(), prefix.begin(), prefix.end());
     rows.ids.insert(rows.ids.end(), stream.begin() + static_cast<ptrdiff_t>(start),
                     stream.begin() + static_cast<ptrdiff_t>(start + body));
   }
   return rows;
-}
-
-Rows rows_from_files(const tokenizer::Tokenizer& tokenizer, const tokenizer::ChatTemplate* chat,
-                     std::span<const std::filesystem::path> files, size_t count, size_t length) {
-  std::vector<uint32_t> stream;
-  for (const auto& file : files) {
-    for (const io::TextDocument& document : io::read_documents(file)) {
-      if (document.is_chat && chat == nullptr) {
-        throw Error(ErrorCode::kModel,
-                    fmt::format("{}, line {}: it holds messages, but the model has no chat template", file.string(),
-                                document.line),
-                    "give plain text (\"text\" keys) for this model");
-      }
-      const std::string text = document.is_chat ? chat->render(document.messages, false) : document.text;
-      const std::vector<uint32_t> ids = tokenize_long(tokenizer, text, document.is_chat);
-      stream.insert(stream.end(), ids.begin(), ids.end());
-    }
-  }
-  return rows_from_stream(stream, tokenizer.prefix_ids(), count, length, names_of(files));
 }
 
 Rows some_of(const Rows& rows, size_t count) {

@@ -2,12 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer.h"
 
 namespace bw::calib {
@@ -27,15 +25,13 @@ std::vector<uint32_t> tokenize_long(const tokenizer::Tokenizer& tokenizer, std::
                                     bool parse_special_tokens);
 
 // `count` rows at even distances through `stream`, each begun with `prefix` (BOS, where the tokenizer adds one).
-// Throws Error(kUsage) naming `source`, the tokens needed and the tokens there if the stream is too short, or if the
-// prefix leaves no room.
+// (row_start() says where.) Throws Error(kUsage) naming `source`, the tokens needed and the tokens there if the stream
+// is too short, or if the prefix leaves no room.
 Rows rows_from_stream(std::span<const uint32_t> stream, std::span<const uint32_t> prefix, size_t count, size_t length,
                       const std::string& source);
 
-// Rows from text files (.txt: one text, .jsonl: "text" or "messages" a line, messages through `chat`, which is null for
-// a model without a template). Special tokens are parsed in messages only.
-Rows rows_from_files(const tokenizer::Tokenizer& tokenizer, const tokenizer::ChatTemplate* chat,
-                     std::span<const std::filesystem::path> files, size_t count, size_t length);
+// Where in a stream of `tokens` tokens the row `i` of `count` begins, which takes `body` of them.
+size_t row_start(size_t i, size_t count, size_t tokens, size_t body);
 
 // `count` of the rows, at even distances; all of them if there are no more.
 Rows some_of(const Rows& rows, size_t count);

@@ -6,6 +6,7 @@
 #include "base/thread_pool.h"
 #include "calib/rows.h"
 #include "nn/language_model.h"
+#include "tokenizer/chat_template.h"
 
 namespace bw::calib {
 
@@ -18,11 +19,11 @@ struct SelfGenerateOptions {
 // Throws Error(kUsage) with the numbers for rows that make no sense and for more than 2^32 tokens in all.
 void check_self_generation(const SelfGenerateOptions& options);
 
-// Rows of texts of 128 tokens (the last of a row is cut), each sampled from the model's own distribution: from BOS, where
-// the tokenizer adds one, and a random ordinary token; one text in eight, where there is a chat template, from the
-// opening of a user's turn. The same seed gives the same rows at any number of threads. `progress`
-// (may be empty) is called with (tokens written, tokens in all). `pool`: for drawing, on the host. Throws what
-// check_self_generation throws, and Error(kNumeric) if the model's logits are not finite.
+// Rows of texts of 128 tokens (the last of a row is cut), each sampled from the model's own distribution: from BOS,
+// where the tokenizer adds one, and a random ordinary token; one text in eight, where there is a chat template, from
+// the opening of a user's turn. The same seed gives the same rows at any number of threads. `progress` (may be empty)
+// is called with (tokens written, tokens in all). `pool`: for drawing, on the host. Throws what check_self_generation
+// throws, and Error(kNumeric) if the model's logits are not finite.
 Rows self_generate(const nn::LanguageModel& model, const tokenizer::Tokenizer& tokenizer,
                    const tokenizer::ChatTemplate* chat, const SelfGenerateOptions& options, ThreadPool& pool,
                    const std::function<void(size_t, size_t)>& progress);

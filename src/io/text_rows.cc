@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cctype>
+#include <fstream>
 #include <utility>
 
 #include "base/utf8.h"
 #include "bitwright/error.h"
 #include "io/file_write.h"
+#include "io/printable.h"
 
 namespace bw::io {
 namespace {
@@ -76,16 +78,37 @@ void check_messages(const OrderedJson& messages, const std::string& where, const
   }
 }
 
+std::string string_of(const OrderedJson& row, const std::string& where, const char* key) {
+  const OrderedJson& value = row[key];
+  if (!value.is_string()) fail(where, std::string("\"") + key + "\" is not a string but " + value.type_name());
+  return value.get<std::string>();
+}
+
+std::vector<uint32_t> ids_of(const OrderedJson& list, const std::string& where) {
+  if (!list.is_array() || list.empty()) fail(where, "\"token_ids\" is not a list of at least one token id");
+  std::vector<uint32_t> ids;
+  ids.reserve(list.size());
+  for (const auto& id : list) {
+    if (!id.is_number_unsigned() || id.get<uint64_t>() > UINT32_MAX)
+      fail(where, "\"token_ids\" holds " + printable(id.dump(-1, ' ', true, OrderedJson::error_handler_t::replace)) +
+                      ", which is no token id");
+    ids.push_back(id.get<uint32_t>());
+  }
+  return ids;
+}
+
 TextDocument make_document(const OrderedJson& row, const std::string& where, size_t line) {
   TextDocument document;
   document.line = line;
   if (!row.is_object())
     fail(where, "expected an object with \"text\" or \"messages\", found " + std::string(row.type_name()));
-  if (row.contains("text")) {
-    if (!row["text"].is_string()) fail(where, "\"text\" is not a string but " + std::string(row["text"].type_name()));
-    document.text = row["text"].get<std::string>();
+  if (row.contains("text")) document.text = string_of(row, where, "text");
+  if (row.contains("token_ids")) {
+    document.ids = ids_of(row["token_ids"], where);
+    if (row.contains("source")) document.source = string_of(row, where, "source");
     return document;
   }
+  if (row.contains("text")) return document;
   document.is_chat = true;
   if (row.contains("messages")) {
     document.messages = row["messages"];
@@ -144,6 +167,27 @@ std::vector<TextDocument> parse_documents(std::string_view contents, const std::
   }
   if (documents.empty()) fail(name, "the list is empty");
   return documents;
+}
+
+bool holds_rows(const std::filesystem::path& path) {
+  constexpr size_t kBeginning = size_t{16} << 20;
+  const std::string ending = ending_of(path);
+  if (ending != ".jsonl" && ending != ".ndjson") return false;
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return false;
+  std::ifstream file(path, std::ios::binary);
+  std::string line;
+  for (char c = 0; line.size() < kBeginning && file.get(c) && (c != '\n' || is_blank(line));) line += c;
+  try {
+    return !parse_documents(line, path).front().ids.empty();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+std::string row_line(const TextDocument& row) {
+  const OrderedJson json = {{"token_ids", row.ids}, {"text", row.text}, {"source", row.source}};
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 std::vector<TextDocument> read_documents(const std::filesystem::path& path) {

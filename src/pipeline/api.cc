@@ -10,7 +10,10 @@
 
 #include "backend/devices.h"
 #include "bitwright/units.h"
+#include "calib/sources.h"
 #include "io/file_write.h"
+#include "io/text_rows.h"
+#include "pipeline/calibrate.h"
 #include "pipeline/evaluate.h"
 #include "pipeline/generate.h"
 #include "pipeline/inspect.h"
@@ -106,10 +109,12 @@ void check_measurement_path(const std::filesystem::path& model, const std::files
   }
 }
 
-// `others` and the files of calibration.
+// `others` and the files and directories of calibration.
 std::vector<std::filesystem::path> files_of(const CalibrationOptions& calibration,
                                             std::vector<std::filesystem::path> others) {
   others.insert(others.end(), calibration.files.begin(), calibration.files.end());
+  const auto files = calib::files_of(calib::find_sources(calibration.files, calibration.weights));
+  others.insert(others.end(), files.begin(), files.end());
   return others;
 }
 
@@ -225,6 +230,21 @@ GenerateResult run_generate(const GenerateOptions& options) {
   });
 }
 
+CalibrateResult run_calibrate(const CalibrateOptions& options) {
+  const std::vector<std::filesystem::path> inputs = files_of(options.calibration, {options.model});
+  check_trace(options.engine, inputs);
+  if (!options.output.empty()) {
+    check_output_file(options.output, "--output", inputs);
+    if (std::filesystem::is_regular_file(options.output) && !io::holds_rows(options.output)) {
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("{}: it exists and is no file of calibration rows", options.output.string()),
+                  "it is left as it is; choose another -o");
+    }
+  }
+  Run run(options.engine);
+  return traced(run, options.engine, [&] { return calibrate_model(run, options); });
+}
+
 }  // namespace
 
 std::string_view version() { return BW_VERSION; }
@@ -235,6 +255,18 @@ PlanResult plan(const PlanOptions& options) {
   return guarded([&] {
     if (options.head_bits) check_head_bits(*options.head_bits);
     return plan_job(options);
+  });
+}
+
+CalibrateResult calibrate(const CalibrateOptions& options) {
+  return guarded([&] { return run_calibrate(options); });
+}
+
+std::optional<RowShape> shape_of_rows(const std::filesystem::path& file) {
+  return guarded([&]() -> std::optional<RowShape> {
+    if (!io::holds_rows(file)) return std::nullopt;
+    const std::vector<io::TextDocument> rows = io::read_documents(file);
+    return RowShape{rows.size(), rows.front().ids.size()};
   });
 }
 

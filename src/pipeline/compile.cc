@@ -86,13 +86,15 @@ void OutputBuilder::write_shard(const OutputShard& shard, const io::ShardSet* la
 
 uint64_t OutputBuilder::finish(Run& run, const OutputPlan& plan, const fs::path& layers_dir,
                                const std::function<void(uint64_t bytes)>& complete) {
+  const auto total = static_cast<double>(plan.bytes);
   {
     std::optional<io::ShardSet> layers;
     if (!plan.layouts.empty()) layers.emplace(layers_dir);
-    for (size_t i = 0; i < plan.shards.size(); ++i) {
-      run.reporter.progress("compile", static_cast<double>(i), static_cast<double>(plan.shards.size()),
-                            plan.shards[i].file);
-      write_shard(plan.shards[i], layers ? &*layers : nullptr);
+    double written = 0;
+    for (const OutputShard& shard : plan.shards) {
+      run.reporter.progress("compile", written, total, shard.file, "bytes");
+      write_shard(shard, layers ? &*layers : nullptr);
+      written += static_cast<double>(shard.bytes);
     }
   }
   io::write_file(partial_ / "config.json", plan.config);
@@ -121,7 +123,7 @@ uint64_t OutputBuilder::finish(Run& run, const OutputPlan& plan, const fs::path&
   io::fsync_directory(fs::absolute(output_).parent_path());
   owned_ = false;
   file_system(output_, "remove the marker from", [&](auto& e) { fs::remove(output_ / kPartialMarker, e); });
-  run.reporter.progress("compile", 1, 1);
+  run.reporter.progress("compile", total, total, {}, "bytes");
   return bytes;
 }
 

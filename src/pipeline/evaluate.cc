@@ -15,10 +15,19 @@
 namespace bw::pipeline {
 namespace {
 
+// In layers; a head counts as much as the layers it weighs as.
+struct Work {
+  double done = 0, total = 0, heads = 0;
+};
+
+void tell(const Run& run, const Work& work, std::string text = {}) {
+  run.reporter.progress("evaluate", work.done, work.total, std::move(text), "layers");
+}
+
 // A model's final hidden states for all rows, and what turns them into logits.
 class Scorer {
  public:
-  Scorer(Run& run, const model::ModelDir& dir, const calib::Rows& rows, std::string_view what)
+  Scorer(Run& run, const model::ModelDir& dir, const calib::Rows& rows, std::string_view what, Work& work)
       : device_(*run.device),
         decoder_(*run.device, dir.config(), rows.length, run.precision),
         states_(embed_rows(run, decoder_, dir, rows)) {
@@ -26,8 +35,8 @@ class Scorer {
     LayerFeed feed(run, dir, decoder_, load, "evaluate");
     const size_t layers = dir.config().n_layers;
     for (size_t layer = 0; layer < layers; ++layer) {
-      run.reporter.progress("evaluate", static_cast<double>(layer), static_cast<double>(layers),
-                            fmt::format("{}, layer {}", what, layer));
+      tell(run, work, fmt::format("{}, layer {}", what, layer));
+      work.done += 1;
       forward_layer(run, layer, feed.next());
       feed.all_enqueued();
     }
@@ -84,11 +93,13 @@ backend::Tensor upload_targets(backend::Backend& device, const nn::RowBatch& bat
 // the host.
 template <typename Enqueue>
 std::vector<Scored> score_batches(Run& run, const std::vector<Scorer*>& models, const calib::Rows& rows, size_t values,
-                                  const Enqueue& enqueue) {
+                                  Work& work, const Enqueue& enqueue) {
   std::vector<Scored> scored;
   size_t row = 0;
   const States& states = models[0]->states();
   for (size_t b = 0; b < states.count(); ++b) {
+    tell(run, work, "logits");
+    work.done += work.heads / static_cast<double>(states.count());
     const nn::RowBatch& batch = states.batch(b);
     std::vector<backend::Tensor> h;
     for (Scorer* m : models) h.push_back(m->take(b));
@@ -116,9 +127,9 @@ void check_finite(float value, const Scored& scored, size_t i, size_t length, co
               "its weights are damaged, or its activations are too large for the arithmetic");
 }
 
-EvaluateResult score(Run& run, Scorer& model, const calib::Rows& rows, const EvaluateOptions& options) {
+EvaluateResult score(Run& run, Scorer& model, const calib::Rows& rows, const EvaluateOptions& options, Work& work) {
   const auto scored = score_batches(
-      run, {&model}, rows, 1,
+      run, {&model}, rows, 1, work,
       [&](const std::vector<backend::Tensor>& h, const backend::Tensor& targets, const backend::Tensor& out) {
         run.device->enqueue(backend::op::TokenNll{model.logits(h[0]), targets, out});
       });
@@ -135,9 +146,9 @@ EvaluateResult score(Run& run, Scorer& model, const calib::Rows& rows, const Eva
 }
 
 EvaluateResult compare(Run& run, Scorer& reference, Scorer& model, const calib::Rows& rows,
-                       const EvaluateOptions& options) {
+                       const EvaluateOptions& options, Work& work) {
   const auto scored = score_batches(
-      run, {&model, &reference}, rows, 4,
+      run, {&model, &reference}, rows, 4, work,
       [&](const std::vector<backend::Tensor>& h, const backend::Tensor& targets, const backend::Tensor& out) {
         const backend::Tensor q = model.logits(h[0]), p = reference.logits(h[1]);
         run.device->enqueue(backend::op::CompareLogits{p, q, targets, out});
@@ -155,6 +166,13 @@ EvaluateResult compare(Run& run, Scorer& reference, Scorer& model, const calib::
   return eval::summarize(t);
 }
 
+Work work_on(const model::ModelDir& dir) {
+  const double head = layers_in_head(dir);
+  return {0, static_cast<double>(dir.config().n_layers) + head, head};
+}
+
+Work sum(const Work& a, const Work& b) { return {0, a.total + b.total, a.heads + b.heads}; }
+
 calib::Rows evaluation_rows(const model::ModelDir& dir, const EvaluateOptions& options) {
   const auto tokenizer = tokenizer::Tokenizer::load(dir.path());
   std::vector<uint32_t> stream;
@@ -164,6 +182,12 @@ calib::Rows evaluation_rows(const model::ModelDir& dir, const EvaluateOptions& o
           ErrorCode::kModel,
           fmt::format("{}, line {}: it holds messages; eval scores plain text", options.text.string(), document.line),
           "give a .txt file, or \"text\" keys");
+    }
+    if (!document.ids.empty()) {
+      throw Error(ErrorCode::kModel,
+                  fmt::format("{}, line {}: it holds rows of calibration; eval scores plain text",
+                              options.text.string(), document.line),
+                  "give a text that no calibration has seen");
     }
     const std::vector<uint32_t> ids = calib::tokenize_long(tokenizer, document.text, true);
     stream.insert(stream.end(), ids.begin(), ids.end());
@@ -188,20 +212,23 @@ EvaluateResult evaluate_model(Run& run, const EvaluateOptions& options) {
                                                reference->vocab_rows()));
   }
   warn_beyond_positions(run, dir, options.length);
-  Scorer model(run, dir, rows, "model");
+  Work work = work_on(dir);
+  if (reference) work = sum(work, work_on(*reference));
+  Scorer model(run, dir, rows, "model", work);
   std::optional<Scorer> original;
-  if (reference) original.emplace(run, *reference, rows, "reference");
+  if (reference) original.emplace(run, *reference, rows, "reference", work);
   EvaluateResult r;
   const StageClock::Span span(run.clock, "evaluate: logits");
   if (reference) {
-    r = compare(run, *original, model, rows, options);
+    r = compare(run, *original, model, rows, options, work);
     r.reference_bytes = reference->tensors().file_bytes();
     r.reference_bpw_linears = bpw_of_linears(*reference);
     r.reference_bpw_head = bpw_of_head(*reference);
   } else {
-    r = score(run, model, rows, options);
+    r = score(run, model, rows, options, work);
   }
-  run.reporter.progress("evaluate", 1, 1);
+  work.done = work.total;
+  tell(run, work);
   r.rows = rows.count();
   r.length = rows.length;
   r.bytes = dir.tensors().file_bytes();

@@ -17,12 +17,14 @@ using backend::Tensor;
 namespace op = backend::op;
 
 constexpr uint64_t kSuccessorStream = 3;
+// What the way back through a layer takes, in passes forward (docs/performance.md), alone and with prices.
+constexpr double kWorkBack = 2, kWorkBackPriced = 3;
 constexpr const char* kForward = "forward.piece";
 constexpr const char* kBackward = "backward.piece";
 
 class GradientPass {
  public:
-  GradientPass(Run& run, const model::ModelDir& dir, const calib::Rows& rows, const StageWork& work)
+  GradientPass(Run& run, const model::ModelDir& dir, const calib::Rows& rows, const StageWork& work, bool prices)
       : run_(run),
         device_(*run.device),
         dir_(dir),
@@ -32,7 +34,8 @@ class GradientPass {
         load_(linear_loader(dir, device_)),
         work_(work),
         inputs_(device_, work.job, work.key, rows.ids.size(), dir.config().hidden),
-        gains_(dir.config().n_layers) {}
+        gains_(dir.config().n_layers),
+        work_back_(prices ? kWorkBackPriced : kWorkBack) {}
 
   // Runs the rows through the model and keeps the input of every layer.
   void forward() {
@@ -42,7 +45,7 @@ class GradientPass {
     LayerFeed feed(run_, dir_, decoder_, load_, "gradients", LayerFeed::Order::kForward, done);
     std::vector<HostTensor> pending;
     for (size_t layer = done; layer < layers(); ++layer) {
-      progress(layer, fmt::format("layer {}", layer));
+      progress(static_cast<double>(layer), fmt::format("layer {}", layer));
       nn::LayerWeights weights = feed.next();
       decoder_.pack(weights, keeps);
       std::vector<HostTensor> inputs = forward_layer(layer, weights);
@@ -67,7 +70,8 @@ class GradientPass {
     gradients_ = std::make_unique<States>(device_, states_->on_device());
     size_t first = 0;
     for (size_t b = 0; b < states_->count(); ++b) {
-      run_.reporter.check_interrupted();
+      const double share = static_cast<double>(b) / static_cast<double>(states_->count());
+      progress(static_cast<double>(layers()) + share * work_of_head(), "head");
       const Tensor h = states_->take(b), dh = device_.allocate(h.rows, h.cols);
       for (size_t at = 0; at < h.rows; at += kLogitTokens) {
         const size_t count = std::min(kLogitTokens, h.rows - at);
@@ -91,13 +95,17 @@ class GradientPass {
     head_gains_.arriving = device_.download(gains);
   }
 
+  void tell_end() { progress(work_in_all(), {}); }
+
   // All layers that are left, last first.
   void backward(GradientVisitor* visitor) {
     LayerFeed feed(run_, dir_, decoder_, load_, "gradients", LayerFeed::Order::kBackward, layers() - left_);
     if (!kept_.empty()) feed.take_from(kept_);
     while (left_ > 0) {
       const size_t layer = left_ - 1;
-      progress(layers() + layers() - left_, fmt::format("back to layer {}", layer));
+      const auto back = static_cast<double>(layers() - left_);
+      progress(static_cast<double>(layers()) + work_of_head() + back * work_back_,
+               fmt::format("back to layer {}", layer));
       nn::LayerWeights weights = feed.next();
       gains_[layer].arriving = backward_layer(layer, weights, visitor);
       feed.all_enqueued();
@@ -197,8 +205,11 @@ class GradientPass {
     return limit == 0 || all + device_bytes_needed(dir_.config(), 3 * states_->tokens()) <= limit;
   }
   size_t layers() const { return dir_.config().n_layers; }
-  void progress(size_t done, std::string text) {
-    run_.reporter.progress("gradients", static_cast<double>(done), static_cast<double>(2 * layers()), std::move(text));
+  // Work is counted in passes forward through a layer. The head is passed forward and back.
+  double work_of_head() const { return 2 * layers_in_head(dir_); }
+  double work_in_all() const { return static_cast<double>(layers()) * (1 + work_back_) + work_of_head(); }
+  void progress(double done, std::string text) {
+    run_.reporter.progress("gradients", done, work_in_all(), std::move(text));
   }
 
   // The inputs that the layer saw, as they are to be kept: one piece, or one for each batch where states do not fit.
@@ -279,6 +290,7 @@ class GradientPass {
   LayerInputs inputs_;
   std::vector<Gains> gains_;
   Gains head_gains_;
+  double work_back_;
   size_t left_ = dir_.config().n_layers;  // layers that the way back has before it
   std::unique_ptr<States> states_;
   std::unique_ptr<States> gradients_;  // to the states that the backward pass has come to
@@ -288,15 +300,14 @@ class GradientPass {
 
 TokenGains find_gradients(Run& run, const model::ModelDir& dir, const calib::Rows& rows, uint64_t seed,
                           const StageWork& work, GradientVisitor* visitor) {
-  GradientPass pass(run, dir, rows, work);
+  GradientPass pass(run, dir, rows, work, visitor != nullptr);
   if (!pass.resume_backward(visitor)) {
     pass.forward();
     pass.head(seed, visitor);
   }
   pass.backward(visitor);
   TokenGains gains = pass.take_gains();
-  const double steps = static_cast<double>(2 * dir.config().n_layers);
-  run.reporter.progress("gradients", steps, steps);
+  pass.tell_end();
   return gains;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/hash.h"
+#include "calib/sources.h"
 
 namespace bw::pipeline {
 namespace {
@@ -42,7 +43,7 @@ bool is_record(std::string_view name) { return name.starts_with(kFinishedPrefix)
 std::string text_fingerprint(const std::vector<fs::path>& files) {
   if (files.empty()) return "self-written";
   Hasher hasher;
-  for (const fs::path& file : files) {
+  for (const fs::path& file : calib::files_of(calib::find_sources(files, {}))) {
     add_part(hasher, io::read_file(file, UINT64_MAX));
   }
   return hasher.hex();

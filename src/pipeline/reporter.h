@@ -22,15 +22,16 @@ class Reporter {
   // What an interruption is told with, asked when it happens.
   void advise_interrupted(std::function<std::string()> advice) { interruption_advice_ = std::move(advice); }
   // Also checks for an interruption, but not at the end of a stage (done = total): what is finished stays so.
-  void progress(std::string_view stage, double done, double total, std::string text = {}) const {
+  void progress(std::string_view stage, double done, double total, std::string text = {},
+                std::string_view unit = {}) const {
     if (done < total) check_interrupted();
-    if (function_) function_({ProgressEvent::Kind::kProgress, stage, done, total, std::move(text)});
+    if (function_) function_({ProgressEvent::Kind::kProgress, stage, done, total, std::move(text), unit});
   }
   void note(std::string_view stage, std::string text) const {
-    if (function_) function_({ProgressEvent::Kind::kNote, stage, 0, 0, std::move(text)});
+    if (function_) function_({ProgressEvent::Kind::kNote, stage, 0, 0, std::move(text), {}});
   }
   void warn(std::string_view stage, std::string text) const {
-    if (function_) function_({ProgressEvent::Kind::kWarning, stage, 0, 0, std::move(text)});
+    if (function_) function_({ProgressEvent::Kind::kWarning, stage, 0, 0, std::move(text), {}});
   }
 
  private:

@@ -71,31 +71,43 @@ void warn_beyond_positions(Run& run, const model::ModelDir& dir, size_t length) 
                                         dir.path().string()));
 }
 
-calib::Rows calibration_rows(Run& run, const model::ModelDir& dir, const CalibrationOptions& options) {
+calib::Mix calibration_mix(Run& run, const model::ModelDir& dir, const CalibrationOptions& options) {
   const StageClock::Span span(run.clock, "calibration rows");
   warn_beyond_positions(run, dir, options.length);
   const auto tokenizer = tokenizer::Tokenizer::load(dir.path());
   const auto chat = load_chat_template(dir.path(), run.reporter);
   const tokenizer::ChatTemplate* chat_pointer = chat ? &*chat : nullptr;
-  calib::Rows rows;
+  calib::Mix mix;
   if (options.files.empty()) {
     calib::check_self_generation({options.rows, options.length, options.seed});
     const nn::LanguageModel model(*run.device, dir, options.length, run.precision, linear_loader(dir, *run.device));
-    rows = calib::self_generate(model, tokenizer, chat_pointer, {options.rows, options.length, options.seed}, run.pool,
-                                [&](size_t done, size_t total) {
-                                  run.reporter.progress("self-calibration", static_cast<double>(done),
-                                                        static_cast<double>(total));
-                                });
+    mix =
+        calib::mix_of(calib::self_generate(model, tokenizer, chat_pointer, {options.rows, options.length, options.seed},
+                                           run.pool, [&](size_t done, size_t total) {
+                                             run.reporter.progress("self-calibration", static_cast<double>(done),
+                                                                   static_cast<double>(total), {}, "tokens");
+                                           }));
   } else {
-    rows = calib::rows_from_files(tokenizer, chat_pointer, options.files, options.rows, options.length);
+    const std::vector<calib::Source> sources = calib::find_sources(options.files, options.weights);
+    mix = calib::mix_sources(tokenizer, chat_pointer, sources, options.rows, options.length);
   }
-  calib::check_ids(rows, tokenizer, dir.vocab_rows());
-  return rows;
+  calib::check_ids(mix.rows, tokenizer, dir.vocab_rows());
+  return mix;
+}
+
+calib::Rows calibration_rows(Run& run, const model::ModelDir& dir, const CalibrationOptions& options) {
+  return calibration_mix(run, dir, options).rows;
 }
 
 uint64_t weights_of_layers(const model::ModelConfig& c) {
   const uint64_t attention = uint64_t{c.hidden} * (2 * c.n_heads + 2 * c.n_kv_heads) * c.head_dim;
   return c.n_layers * (attention + uint64_t{3} * c.hidden * c.intermediate);
+}
+
+double layers_in_head(const model::ModelDir& dir) {
+  const model::ModelConfig& c = dir.config();
+  const double layer = static_cast<double>(weights_of_layers(c)) / static_cast<double>(c.n_layers);
+  return static_cast<double>(dir.vocab_rows()) * static_cast<double>(c.hidden) / layer;
 }
 
 uint64_t device_bytes_needed(const model::ModelConfig& c, size_t tokens) {

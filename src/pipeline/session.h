@@ -7,7 +7,7 @@
 #include "backend/backend.h"
 #include "base/thread_pool.h"
 #include "bitwright/options.h"
-#include "calib/rows.h"
+#include "calib/mix.h"
 #include "model/model_dir.h"
 #include "nn/decoder.h"
 #include "pipeline/reporter.h"
@@ -45,7 +45,9 @@ std::optional<tokenizer::ChatTemplate> load_chat_template(const std::filesystem:
 // Warns if rows of `length` tokens go beyond the positions that the model was made for.
 void warn_beyond_positions(Run& run, const model::ModelDir& dir, size_t length);
 
-// Calibration rows as the options ask for, from files or written by the model itself.
+// Calibration rows as the options ask for, from files or written by the model itself, and what they are made of.
+calib::Mix calibration_mix(Run& run, const model::ModelDir& dir, const CalibrationOptions& options);
+// The rows alone.
 calib::Rows calibration_rows(Run& run, const model::ModelDir& dir, const CalibrationOptions& options);
 
 // Device memory that is needed, about, for the states of `tokens` tokens and to work on one layer while the next
@@ -53,6 +55,8 @@ calib::Rows calibration_rows(Run& run, const model::ModelDir& dir, const Calibra
 uint64_t device_bytes_needed(const model::ModelConfig& config, size_t tokens);
 // Weights of the linears of all layers.
 uint64_t weights_of_layers(const model::ModelConfig& config);
+// The head's weights, counted in layers: what passing it takes, where passing a layer is 1.
+double layers_in_head(const model::ModelDir& dir);
 
 // Rows of logits that exist at once, of each model; and tokens of whole rows whose activations do on the way back.
 inline constexpr size_t kLogitTokens = 128, kBackwardTokens = 2048;

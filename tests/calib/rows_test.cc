@@ -1,5 +1,5 @@
 // Rows of token ids from texts.
-#include "calib/rows.h"
+#include "calib/mix.h"
 
 #include <numeric>
 
@@ -109,7 +109,7 @@ TEST(TokenizeLong, CutsAfter2To18Characters) {
 class Files : public testing::Test {
  protected:
   Rows rows(const std::vector<fs::path>& files, size_t length, const tokenizer::ChatTemplate* chat = nullptr) {
-    return rows_from_files(tokenizer_, chat, files, 1, length);
+    return mix_sources(tokenizer_, chat, find_sources(files, {}), 1, length).rows;
   }
   // The row without its BOS, as text.
   std::string text_of(const Rows& r) const { return tokenizer_.decode(std::span(r.ids).subspan(1), false); }

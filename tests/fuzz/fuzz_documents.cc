@@ -16,5 +16,10 @@ BW_FUZZ_TARGET(documents, input) {
   for (const io::TextDocument& d : documents) {
     fuzz::require(!find_invalid_utf8(d.text), "a text that is not UTF-8");
     fuzz::require(d.is_chat != d.messages.empty(), "a conversation without messages");
+    fuzz::require(!d.is_chat || d.ids.empty(), "a conversation that is a row");
+    if (d.ids.empty()) continue;
+    const auto again = io::parse_documents(io::row_line(d), "rows.jsonl");
+    fuzz::require(again.size() == 1 && again[0].ids == d.ids && again[0].source == d.source && again[0].text == d.text,
+                  "a row that is not read as it was written");
   }
 }

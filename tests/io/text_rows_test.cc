@@ -104,6 +104,44 @@ TEST(TextRows, BadRows) {
   EXPECT_EQ(error_of("\xef\xbb\xbf \n", "a.jsonl"), "a.jsonl: the file is empty");
 }
 
+TEST(TextRows, RowsOfTokenIds) {
+  const auto documents = parse_documents(
+      "{\"token_ids\": [0, 4294967295], \"text\": \"a\", \"source\": \"s\"}\n{\"token_ids\":[7]}\n", "a.jsonl");
+  ASSERT_EQ(documents.size(), 2u);
+  EXPECT_EQ(documents[0].ids, (std::vector<uint32_t>{0, 4294967295u}));
+  EXPECT_EQ(documents[0].text, "a");
+  EXPECT_EQ(documents[0].source, "s");
+  EXPECT_EQ(documents[1].ids, std::vector<uint32_t>{7});
+  EXPECT_FALSE(documents[1].is_chat);
+  EXPECT_EQ(row_line(documents[0]), "{\"token_ids\":[0,4294967295],\"text\":\"a\",\"source\":\"s\"}\n");
+  for (const char* bad : {"[]", "5", "\"5\"", "[4294967296]", "[-1]", "[1.0]", "[\"1\"]", "[null]", "[[1]]"}) {
+    const std::string error = error_of("{\"token_ids\": " + std::string(bad) + "}", "a.jsonl");
+    EXPECT_TRUE(error.starts_with("a.jsonl:1: \"token_ids\" ")) << bad << ": " << error;
+  }
+  EXPECT_EQ(error_of("{\"token_ids\": [1], \"source\": 5}", "a.jsonl"),
+            "a.jsonl:1: \"source\" is not a string but number");
+}
+
+TEST(TextRows, TellsFilesOfRows) {
+  const fs::path path = fs::temp_directory_path() / ("bw_rows_" + std::to_string(getpid()) + ".jsonl");
+  for (const auto& [text, rows] : {std::pair{"\n \n{\"token_ids\": [1]}\nnonsense", true},
+                                   {"{\"text\": \"a\"}\n{\"token_ids\": [1]}\n", false},
+                                   {"{\"token_ids\": []}", false},
+                                   {"{", false},
+                                   {"", false}}) {
+    write_file(path, text);
+    EXPECT_EQ(holds_rows(path), rows) << text;
+  }
+  write_file(path, "{\"token_ids\": [1]}");
+  fs::path other = path;
+  other.replace_extension(".txt");
+  fs::rename(path, other);
+  EXPECT_FALSE(holds_rows(other));
+  fs::remove(other);
+  EXPECT_FALSE(holds_rows(path));
+  EXPECT_FALSE(holds_rows(fs::temp_directory_path()));
+}
+
 TEST(TextRows, Files) {
   const fs::path path = fs::temp_directory_path() / ("bw_text_rows_" + std::to_string(getpid()) + ".jsonl");
   write_file(path, "{\"text\": \"a\"}\n");

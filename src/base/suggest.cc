@@ -1,0 +1,48 @@
+#include "bitwright/suggest.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+namespace bw {
+namespace {
+
+constexpr size_t kLongest = 256;
+
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+// Optimal string alignment: no part of a word is changed twice.
+size_t distance(std::string_view a, std::string_view b) {
+  std::array<std::vector<size_t>, 3> rows;  // of this position in `a`, the one before, the one before that
+  for (auto& row : rows) row.resize(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) rows[0][j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    std::rotate(rows.begin(), rows.begin() + 2, rows.end());
+    rows[0][0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const bool same = lower(a[i - 1]) == lower(b[j - 1]);
+      rows[0][j] = std::min({rows[1][j] + 1, rows[0][j - 1] + 1, rows[1][j - 1] + (same ? 0 : 1)});
+      const bool exchanged = i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) && lower(a[i - 2]) == lower(b[j - 1]);
+      if (exchanged) rows[0][j] = std::min(rows[0][j], rows[2][j - 2] + 1);
+    }
+  }
+  return rows[0][b.size()];
+}
+
+}  // namespace
+
+std::optional<std::string> nearest_word(std::string_view word, const std::vector<std::string>& known) {
+  if (word.size() > kLongest || std::find(known.begin(), known.end(), word) != known.end()) return std::nullopt;
+  std::optional<std::string> best;
+  size_t least = std::max<size_t>(1, word.size() / 3) + 1;
+  for (const std::string& other : known) {
+    if (other.size() > kLongest) continue;
+    const size_t d = distance(word, other);
+    if (d >= least || d >= other.size()) continue;  // nothing of the word would be left
+    least = d;
+    best = other;
+  }
+  return best;
+}
+
+}  // namespace bw
