@@ -19,6 +19,8 @@ inline constexpr uint64_t kMostRows = uint64_t{1} << 32, kMostRowTokens = uint64
 // tell; a second one ends the program at once.
 void catch_interruptions();
 bool interrupted();
+// Lets a file that shrinks while it is mapped end the program with a line and exit status 5.
+void end_on_lost_pages();
 // For jobs: they go on where nobody reads what they say any more (a closed pipe).
 void outlive_readers();
 

@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <thread>
 
+#include <unistd.h>
+
 #include "commands.h"
 
 namespace bw::cli {
@@ -29,11 +31,26 @@ void wait_for(sigset_t signals) {
   die_of(signal);
 }
 
+constexpr char kLostPages[] =
+    "error: a file that was being read has shrunk or cannot be read any more (a model that is still downloaded or was "
+    "replaced, or a failing disk); make it whole and run the command again\n";
+
+// The kernel's word for a page of a mapped file that is not there. What the thread was doing cannot go on.
+void end_of_lost_page(int) {
+  static std::atomic_flag said;
+  while (said.test_and_set()) pause();  // another thread has met one, too
+  if (isatty(STDERR_FILENO)) static_cast<void>(!write(STDERR_FILENO, "\r\x1b[K", 4));  // over the line of progress
+  static_cast<void>(!write(STDERR_FILENO, kLostPages, sizeof(kLostPages) - 1));
+  _exit(static_cast<int>(ErrorCode::kIo));
+}
+
 }  // namespace
 
-// No handler may run on a thread that computes: code that oneDNN 2.6 makes for sgemm keeps data below its stack
-// pointer, where a handler's frame comes to lie (the heap is damaged after a few of them). So the signals are blocked
-// on all threads, which inherit that from this one, and a thread of their own waits for them.
+void end_on_lost_pages() { std::signal(SIGBUS, end_of_lost_page); }
+
+// No handler that returns may run on a thread that computes: code that oneDNN 2.6 makes for sgemm keeps data below its
+// stack pointer, where a handler's frame comes to lie (the heap is damaged after a few of them). So the signals are
+// blocked on all threads, which inherit that from this one, and a thread of their own waits for them.
 void catch_interruptions() {
   sigset_t signals;
   sigemptyset(&signals);

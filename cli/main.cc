@@ -119,6 +119,7 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   choose_log(argc, argv);
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes shall be a failing write, with its message
+  bw::cli::end_on_lost_pages();
   try {
     return run(argc, argv);
   } catch (const bw::Error& e) {

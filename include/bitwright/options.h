@@ -38,7 +38,7 @@ struct EngineOptions {
   size_t threads = 0;  // 0: one per core; results do not depend on it
   Arithmetic arithmetic = Arithmetic::kAuto;
   std::string device = "cpu";   // one of device_names()
-  uint64_t memory = 0;          // bytes that a job may use at most: it is refused if it needs more; 0: no bound
+  uint64_t memory = 0;          // bytes that a job may use at most; refused if it needs more; 0: what there is
   uint64_t device_memory = 0;   // bytes of device memory to use at most; 0: what the device has
   std::filesystem::path trace;  // file for a timeline in Chrome's trace format; empty: none
   ProgressFunction progress;    // may be empty

@@ -177,6 +177,11 @@ void WeightedDifference::check() const {
   check_same(y, x);
 }
 
+void LargestMagnitude::check() const {
+  check_float(x);
+  check_shape(largest, 1, 1);
+}
+
 void RowRatios::check() const {
   check_shape(denominator, denominator.rows, 1);
   check_optional(numerator, denominator.rows, 1);

@@ -220,6 +220,14 @@ struct RowRatios {
   }
 };
 
+// largest (1, 1) = the largest of it and of all |x|; NaN if one of them is.
+struct LargestMagnitude {
+  static constexpr std::string_view kName = "largest magnitude";
+  Tensor x, largest;
+  void check() const;
+  void operands(auto&& visit) const { visit(x, Access::kRead), visit(largest, Access::kWrite); }
+};
+
 // Attention ---------------------------------------------------------------------------------------------------------
 
 // Causal attention of `sequences` rows of equal length L = T / sequences. q (T, n_heads·head_dim), k, v (T,
@@ -336,8 +344,8 @@ struct SampledGradient {
 using Op =
     std::variant<op::Fill, op::Copy, op::PackWeight, op::TransposeInOrder, op::Linear, op::Gemm, op::AccumulateGram,
                  op::Symmetrize, op::Dot, op::RmsNorm, op::Add, op::Scale, op::GatedActivation, op::Softcap, op::Rope,
-                 op::RowSquaredNorms, op::WeightedDifference, op::RowRatios, op::Attention, op::AttentionCached,
-                 op::TokenNll, op::CompareLogits, op::RmsNormGradient, op::GatedActivationGradient,
+                 op::RowSquaredNorms, op::WeightedDifference, op::RowRatios, op::LargestMagnitude, op::Attention,
+                 op::AttentionCached, op::TokenNll, op::CompareLogits, op::RmsNormGradient, op::GatedActivationGradient,
                  op::AttentionGradient, op::SampledGradient, op::InverseFactor, op::HeldOutWeights, op::PriceGroups,
                  op::GroupScale, op::RoundGroup, op::RefineGroup, op::Dequantize, op::PackBits, op::UnpackBits,
                  op::PackNibbles, op::UnpackNibbles, op::CountDifferences>;

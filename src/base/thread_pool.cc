@@ -98,6 +98,9 @@ ThreadPool::ThreadPool(size_t threads) : state_(std::make_unique<State>()) {
         ErrorCode::kUsage,
         fmt::format("--threads {}: the system gives no more than {} threads", threads, state_->workers.size() + 1),
         "ask for fewer");
+  } catch (...) {  // no memory for one more
+    state_->end();
+    throw;
   }
 }
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "bitwright/error.h"
+#include "bitwright/units.h"
 
 namespace bw::io {
 namespace {
@@ -79,6 +80,11 @@ FileMap::FileMap(const std::filesystem::path& path) : path_(path) {
   void* data = size_ == 0 ? nullptr : mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd, 0);
   const int error = errno;
   close(fd);
+  if (data == MAP_FAILED && error == ENOMEM) {
+    throw Error(ErrorCode::kIo,
+                path.string() + ": cannot map: out of address space, of which it needs " + format_bytes(size_),
+                "raise the limit (ulimit -v)");
+  }
   if (data == MAP_FAILED) fail(path, "cannot map", error);
   data_ = static_cast<const std::byte*>(data);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -63,6 +64,8 @@ fs::path link_target(fs::path path) {
   return path;
 }
 
+constexpr size_t kLargestWrite = size_t{1} << 30;  // Linux writes, and reads, at most 2 GiB at once
+
 std::atomic<WriteFault> write_fault = nullptr;
 
 fs::path directory_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
@@ -91,7 +94,6 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(std::span<const std::byte> data) {
-  constexpr size_t kLargestWrite = size_t{1} << 30;  // Linux writes at most 2 GiB at once
   const WriteFault fault = write_fault;
   if (fault != nullptr && fault()) fail(path_, "cannot write", ENOSPC);
   while (!data.empty()) {
@@ -112,6 +114,38 @@ void AtomicFile::commit() {
   if (!direct_ && rename(temporary_.c_str(), path_.c_str()) != 0) fail(path_, "cannot rename the finished file", errno);
   committed_ = true;
   if (!direct_) fsync_directory(directory_of(path_));
+}
+
+ScratchFile::ScratchFile(const fs::path& directory) {
+  std::string name = (directory / "scratch.piece.tmp-XXXXXX").string();  // killed here, it is cleared as pieces are
+  fd_ = mkostemp(name.data(), O_CLOEXEC);
+  path_ = name;
+  if (fd_ < 0) fail(path_, "cannot create", errno);
+  unlink(name.c_str());
+}
+
+ScratchFile::~ScratchFile() { close(fd_); }
+
+void ScratchFile::write(uint64_t offset, std::span<const std::byte> data) {
+  const WriteFault fault = write_fault;
+  if (fault != nullptr && fault()) fail(path_, "cannot write", ENOSPC);
+  while (!data.empty()) {
+    const ssize_t n = pwrite(fd_, data.data(), std::min(data.size(), kLargestWrite), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail(path_, "cannot write", errno);
+    data = data.subspan(static_cast<size_t>(n));
+    offset += static_cast<uint64_t>(n);
+  }
+}
+
+void ScratchFile::read(uint64_t offset, std::span<std::byte> data) const {
+  while (!data.empty()) {
+    const ssize_t n = pread(fd_, data.data(), std::min(data.size(), kLargestWrite), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) fail(path_, "cannot read", n < 0 ? errno : EIO);
+    data = data.subspan(static_cast<size_t>(n));
+    offset += static_cast<uint64_t>(n);
+  }
 }
 
 void write_file(const fs::path& path, std::string_view text) {

@@ -34,7 +34,25 @@ class AtomicFile {
   bool committed_ = false;
 };
 
-// For tests: asked before every write of an AtomicFile; true makes it fail as on a full disk. Null: never.
+// Numbers that memory has no room for, on disk while the program runs. The file has no name: it goes with the object,
+// however the program ends. Failures as of AtomicFile.
+class ScratchFile {
+ public:
+  explicit ScratchFile(const std::filesystem::path& directory);
+  ~ScratchFile();
+  ScratchFile(const ScratchFile&) = delete;
+  ScratchFile& operator=(const ScratchFile&) = delete;
+
+  void write(uint64_t offset, std::span<const std::byte> data);
+  // What has been written there.
+  void read(uint64_t offset, std::span<std::byte> data) const;
+
+ private:
+  std::filesystem::path path_;
+  int fd_ = -1;
+};
+
+// For tests: asked before every write of these; true makes it fail as on a full disk. Null: never.
 using WriteFault = bool (*)();
 void set_write_fault(WriteFault fault);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,6 +44,10 @@ class PieceReader {
   // Of a piece that PieceDir::check found whole. Throws Error(kModel) if it does not begin with a header.
   PieceReader(const PieceDir& dir, std::string_view name);
   const Json& header() const { return header_; }
+  // A whole number of the header. Throws Error(kModel) if it is not there, or not one up to `most`.
+  size_t number(const char* key, size_t most) const;
+  // Bytes that have not been read.
+  size_t left() const { return map_.bytes().size() - at_; }
   // The next bytes; Error(kModel) if there are fewer.
   std::span<const std::byte> take(size_t bytes);
   // Fills values with the next bytes.
@@ -62,5 +67,10 @@ class PieceReader {
   Json header_;
   size_t at_ = 0;
 };
+
+// Gives a piece that PieceDir::check found whole to `read`, which says whether it understands it: a whole piece may
+// still be one that another program wrote, or a hand. False also where reading throws Error(kModel) or a JSON
+// exception.
+bool read_piece(const PieceDir& dir, std::string_view name, const std::function<bool(PieceReader& piece)>& read);
 
 }  // namespace bw::io

@@ -170,22 +170,23 @@ void WorkDir::clear(const Keep& keep) const {
 }
 
 void WorkDir::remove() noexcept {
-  std::error_code ignored;
   try {
     clear();
-  } catch (...) {  // it stays; the next run with this folder finds it
+    fs::remove(path() / kMarker);
+    if (!fs::is_symlink(path())) fs::remove(path());
+  } catch (...) {  // what is left stays; the next run with this folder finds it
   }
-  fs::remove(path() / kMarker, ignored);
-  if (!fs::is_symlink(path())) fs::remove(path(), ignored);
 }
 
-bool holds_other_pieces(const fs::path& work, std::initializer_list<std::string_view> names) noexcept {
+bool holds_other_pieces(const fs::path& work, std::initializer_list<std::string_view> names) noexcept try {
   std::error_code error;
   for (fs::recursive_directory_iterator at(work, error), end; !error && at != end; at.increment(error)) {
     const std::string found = at->path().filename().string();
     if (is_piece(found) && std::find(names.begin(), names.end(), found) == names.end()) return true;
   }
   return false;
+} catch (...) {
+  return true;  // for want of memory it cannot be told: nothing may be lost for that
 }
 
 }  // namespace bw::io

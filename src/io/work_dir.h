@@ -73,7 +73,7 @@ class WorkDir : public PieceDir {
 };
 
 // Whether there is a piece in a work folder, in folders of it too, besides those of these names. False also where
-// nothing can be read.
+// nothing can be read, true where there is no memory to tell.
 bool holds_other_pieces(const std::filesystem::path& work, std::initializer_list<std::string_view> names) noexcept;
 
 }  // namespace bw::io

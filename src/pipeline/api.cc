@@ -46,7 +46,7 @@ auto guarded(const Call& call) {
     throw Error(ErrorCode::kIo, fmt::format("{}: {}", e.path1().string(), e.code().message()));
   } catch (const std::bad_alloc&) {
     throw Error(ErrorCode::kIo, "out of memory",
-                "give fewer or shorter calibration rows, or run on a machine with more memory");
+                "give fewer or shorter calibration rows or fewer --threads, or run on a machine with more memory");
   }
 }
 
@@ -168,6 +168,7 @@ MeasureResult run_measure(const MeasureOptions& options) {
   check_trace(options.engine, files_of(options.calibration, {options.model, options.output}));
   return traced(run, options.engine, [&] {
     tell_warnings(run, start.warnings);
+    run.states_on_disk = start.states_on_disk;
     const std::filesystem::path work = work_path(options.work, options.model, options.output);
     JobDir job(work, {fingerprint(dir), text_fingerprint(options.calibration.files)}, options.work, run.reporter);
     job.begin(options.work.restart);
@@ -204,6 +205,7 @@ std::vector<QuantizeResult> run_quantize(const QuantizeOptions& options) {
   check_trace(options.engine, files_of(options.calibration, std::move(others)));
   return traced(run, options.engine, [&] {
     tell_warnings(run, job.warnings);
+    run.states_on_disk = job.states_on_disk;
     return run_quantize_job(run, dir, options, start);
   });
 }

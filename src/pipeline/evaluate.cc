@@ -30,7 +30,7 @@ class Scorer {
   Scorer(Run& run, const model::ModelDir& dir, const calib::Rows& rows, std::string_view what, Work& work)
       : device_(*run.device),
         decoder_(*run.device, dir.config(), rows.length, run.precision),
-        states_(embed_rows(run, decoder_, dir, rows)) {
+        states_(embed_rows(run, decoder_, dir, rows, {})) {
     const nn::Decoder::LinearLoader load = linear_loader(dir, device_);
     LayerFeed feed(run, dir, decoder_, load, "evaluate");
     const size_t layers = dir.config().n_layers;

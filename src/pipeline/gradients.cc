@@ -1,6 +1,7 @@
 #include "pipeline/gradients.h"
 
 #include <algorithm>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -39,7 +40,7 @@ class GradientPass {
 
   // Runs the rows through the model and keeps the input of every layer.
   void forward() {
-    states_ = std::make_unique<States>(embed_rows(run_, decoder_, dir_, rows_));
+    states_ = std::make_unique<States>(embed_rows(run_, decoder_, dir_, rows_, work_.job.root().path()));
     const size_t done = resume_forward();
     const bool keeps = keeps_weights() && done == 0;
     LayerFeed feed(run_, dir_, decoder_, load_, "gradients", LayerFeed::Order::kForward, done);
@@ -54,7 +55,7 @@ class GradientPass {
       pending = std::move(inputs);
       feed.all_enqueued();
       if (!work_.job.due()) continue;
-      inputs_.keep(layer, std::exchange(pending, {}));
+      if (!pending.empty()) inputs_.keep(layer, std::exchange(pending, {}));
       save_forward(layer + 1);
     }
     if (!pending.empty()) inputs_.keep(layers() - 1, pending);
@@ -67,7 +68,7 @@ class GradientPass {
     auto packed = decoder_.pack(raw), transposed = gradient_.pack_transposed(raw);
     const Tensor uniforms = upload_uniforms(seed), gains = device_.allocate(states_->tokens(), 1);
     Tensor logits = device_.allocate(kLogitTokens, packed->out());
-    gradients_ = std::make_unique<States>(device_, states_->on_device());
+    gradients_ = std::make_unique<States>(device_, states_->place());
     size_t first = 0;
     for (size_t b = 0; b < states_->count(); ++b) {
       const double share = static_cast<double>(b) / static_cast<double>(states_->count());
@@ -116,18 +117,20 @@ class GradientPass {
 
   // Whether an earlier run has come to the way back; then the gradient, and what was found, are as they were there.
   bool resume_backward(GradientVisitor* visitor) {
-    if (!work_.job.has(work_.job.root(), kBackward, work_.key)) return false;
-    io::PieceReader piece(work_.job.root(), kBackward);
-    const size_t left = piece.header().value("left", layers());
-    if (left > layers() || !inputs_.has_until(left)) return false;
-    gradients_ = std::make_unique<States>(embed_rows(run_, decoder_, dir_, rows_));
-    gradients_->restore(piece);
-    const size_t tokens = rows_.ids.size();
-    head_gains_.values = piece.read_matrix(tokens, 1);
-    for (size_t layer = left; layer < layers(); ++layer) {
-      gains_[layer].values = piece.read_matrix(tokens, model::kLinearsPerLayer);
-    }
-    if (visitor) visitor->restore(piece.header().at("found"));
+    size_t left = 0;
+    const bool kept = work_.job.read(work_.job.root(), kBackward, work_.key, [&](io::PieceReader& piece) {
+      left = piece.number("left", layers());
+      gradients_ = std::make_unique<States>(embed_rows(run_, decoder_, dir_, rows_, work_.job.root().path()));
+      gradients_->restore(piece);
+      const size_t tokens = rows_.ids.size();
+      head_gains_.values = piece.read_matrix(tokens, 1);
+      for (size_t layer = left; layer < layers(); ++layer) {
+        gains_[layer].values = piece.read_matrix(tokens, model::kLinearsPerLayer);
+      }
+      if (visitor) visitor->restore(piece.header().at("found"));
+      return left > 0 && piece.left() == 0;
+    });
+    if (!kept || !inputs_.has_until(left)) return false;
     left_ = left;
     work_.job.tell_resumed(fmt::format("the way back goes on at layer {}", left_ - 1));
     return true;
@@ -166,11 +169,15 @@ class GradientPass {
 
   // Layers that an earlier run has gone through: the states are then those behind them.
   size_t resume_forward() {
-    if (!work_.job.has(work_.job.root(), kForward, work_.key)) return 0;
-    io::PieceReader piece(work_.job.root(), kForward);
-    const size_t done = piece.header().value("done", size_t{0});
-    if (done > layers() || !inputs_.has_until(done)) return 0;
-    states_->restore(piece);
+    size_t done = 0;
+    const bool kept = work_.job.read(work_.job.root(), kForward, work_.key, [&](io::PieceReader& piece) {
+      done = piece.number("done", layers());
+      if (piece.left() != states_->bytes()) return false;
+      if (!inputs_.has_until(done)) done = 0;
+      if (done > 0) states_->restore(piece);
+      return true;
+    });
+    if (!kept || done == 0) return 0;
     work_.job.tell_resumed(fmt::format("gradients go on at layer {}", done));
     return done;
   }
@@ -212,11 +219,14 @@ class GradientPass {
     run_.reporter.progress("gradients", done, work_in_all(), std::move(text));
   }
 
-  // The inputs that the layer saw, as they are to be kept: one piece, or one for each batch where states do not fit.
+  // The inputs that the layer saw, as they are to be kept: one piece, or one for each batch where states do not fit;
+  // none where memory has no room for them and they have been kept.
   std::vector<HostTensor> forward_layer(size_t layer, const nn::LayerWeights& weights) {
     const StageClock::Span span(run_.clock, "gradients: forward");
     std::vector<HostTensor> pieces;
     const bool together = states_->on_device();
+    std::optional<LayerInputs::Keeper> keeper;
+    if (!states_->place().scratch.empty()) keeper.emplace(inputs_, layer);
     Tensor all = together ? device_.allocate(states_->tokens(), dir_.config().hidden, DType::kBF16) : Tensor{};
     size_t first = 0;
     states_->for_each([&](const nn::RowBatch& batch, nn::Carry& carry) {
@@ -224,9 +234,14 @@ class GradientPass {
                              : device_.allocate(batch.tokens(), dir_.config().hidden, DType::kBF16);
       device_.enqueue(op::Copy{carry.h, part});
       decoder_.forward_layer(weights, layer, batch, carry.h);
-      if (!together) pieces.push_back(device_.download(std::move(part)));
+      if (keeper) {
+        keeper->add(device_.download(std::move(part)));
+      } else if (!together) {
+        pieces.push_back(device_.download(std::move(part)));
+      }
       first += batch.tokens();
     });
+    if (keeper) keeper->seal();
     if (together) pieces.push_back(device_.download(std::move(all)));
     return pieces;
   }

@@ -32,7 +32,8 @@ class GradientVisitor {
   virtual void end(size_t layer, const nn::LayerWeights& weights, const backend::Tensor& gains) = 0;
   // Some tokens of a linear: its input x (T, in) and their gains (T, 1).
   virtual void visit(model::LinearKind kind, const backend::Tensor& x, const backend::Tensor& gains) = 0;
-  // What it has found between two layers, and back again in a later run.
+  // What it has found between two layers, and back again in a later run: nothing changes if that throws, Error(kModel)
+  // or a JSON exception, for what it cannot understand.
   virtual io::Json save() = 0;
   virtual void restore(const io::Json& found) = 0;
 };

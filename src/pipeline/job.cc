@@ -1,6 +1,7 @@
 #include "pipeline/job.h"
 
-#include <optional>
+#include <algorithm>
+#include <functional>
 
 #include <fmt/format.h>
 
@@ -25,11 +26,14 @@ TokenGains read_gains(io::PieceReader& piece, size_t tokens, size_t layers) {
   return gains;
 }
 
-// What an earlier run has kept under this key, told as `what`; none: it is still to be made.
-std::optional<io::PieceReader> kept_piece(const JobDir& job, const char* name, std::string_view key, const char* what) {
-  if (!job.has(job.root(), name, key)) return std::nullopt;
-  job.tell_resumed(fmt::format("{} there", what));
-  return io::PieceReader(job.root(), name);
+// Whether `read` could take what an earlier run has kept under this key, all of it; told as `what`. Else it is still to
+// be made.
+bool read_kept(const JobDir& job, const char* name, std::string_view key, const char* what,
+               const std::function<bool(io::PieceReader& piece)>& read) {
+  const bool kept =
+      job.read(job.root(), name, key, [&](io::PieceReader& piece) { return read(piece) && piece.left() == 0; });
+  if (kept) job.tell_resumed(fmt::format("{} there", what));
+  return kept;
 }
 
 void keep_gains(const JobDir& job, const io::Json& header, const TokenGains& gains, std::string_view key) {
@@ -76,15 +80,16 @@ calib::Rows rows_of_job(Run& run, const model::ModelDir& dir, const CalibrationO
   if (!options.files.empty()) return calibration_rows(run, dir, options);
   const std::string key = piece_key({"rows", engine_key(run), job.identity().model,
                                      fmt::format("{} {} {}", options.rows, options.length, options.seed)});
-  if (auto piece = kept_piece(job, kRows, key, "the self-written calibration text is")) {
-    calib::Rows rows;
+  calib::Rows rows;
+  const bool kept = read_kept(job, kRows, key, "the self-written calibration text is", [&](io::PieceReader& piece) {
     rows.length = options.length;
-    rows.source = piece->header().value("source", "");
+    piece.header().at("source").get_to(rows.source);
     rows.ids.resize(options.rows * options.length);
-    piece->read_values(std::span(rows.ids));
-    return rows;
-  }
-  calib::Rows rows = calibration_rows(run, dir, options);
+    piece.read_values(std::span(rows.ids));
+    return std::all_of(rows.ids.begin(), rows.ids.end(), [&](uint32_t id) { return id < dir.vocab_rows(); });
+  });
+  if (kept) return rows;
+  rows = calibration_rows(run, dir, options);
   io::PieceWriter piece(job.root(), kRows, {{"source", rows.source}});
   piece.write_values(std::span<const uint32_t>(rows.ids));
   piece.seal(key);
@@ -93,21 +98,28 @@ calib::Rows rows_of_job(Run& run, const model::ModelDir& dir, const CalibrationO
 
 Measured measure_in_job(Run& run, const model::ModelDir& dir, const calib::Rows& rows, uint64_t seed, JobDir& job) {
   const std::string key = stage_key("measure", run, job, rows, seed);
-  if (auto piece = kept_piece(job, kMeasured, key, "the measurement is")) {
-    Measurement m = parse_measurement(piece->header(), job.root().file(kMeasured).string());
-    return {std::move(m), read_gains(*piece, rows.ids.size(), dir.config().n_layers)};
-  }
-  Measured measured = measure_model(run, dir, rows, seed, {job, key});
+  Measured measured;
+  const bool kept = read_kept(job, kMeasured, key, "the measurement is", [&](io::PieceReader& piece) {
+    measured.measurement = parse_measurement(piece.header(), kMeasured);
+    require_of_model(measured.measurement, dir, kMeasured);
+    measured.gains = read_gains(piece, rows.ids.size(), dir.config().n_layers);
+    return true;
+  });
+  if (kept) return measured;
+  measured = measure_model(run, dir, rows, seed, {job, key});
   keep_gains(job, to_json(measured.measurement), measured.gains, key);
   return measured;
 }
 
 TokenGains gains_in_job(Run& run, const model::ModelDir& dir, const calib::Rows& rows, uint64_t seed, JobDir& job) {
   const std::string key = stage_key("gains", run, job, rows, seed);
-  if (auto piece = kept_piece(job, kMeasured, key, "the gradients are")) {
-    return read_gains(*piece, rows.ids.size(), dir.config().n_layers);
-  }
-  TokenGains gains = find_gradients(run, dir, rows, seed, {job, key}, nullptr);
+  TokenGains gains;
+  const bool kept = read_kept(job, kMeasured, key, "the gradients are", [&](io::PieceReader& piece) {
+    gains = read_gains(piece, rows.ids.size(), dir.config().n_layers);
+    return true;
+  });
+  if (kept) return gains;
+  gains = find_gradients(run, dir, rows, seed, {job, key}, nullptr);
   keep_gains(job, {}, gains, key);
   return gains;
 }

@@ -1,5 +1,7 @@
 #include "pipeline/job_dir.h"
 
+#include <optional>
+
 #include <fmt/format.h>
 
 #include "base/hash.h"
@@ -36,6 +38,17 @@ void add_part(Hasher& hasher, std::string_view part) {
 
 bool holds_work(const fs::path& work) noexcept { return io::holds_other_pieces(work, {kJob, kPlacePiece}); }
 
+// None: it cannot be understood.
+std::optional<JobIdentity> kept_identity(const io::PieceDir& work) {
+  JobIdentity found;
+  const auto read = [&](const io::PieceReader& job) {
+    job.header().at("model").get_to(found.model);
+    job.header().at("text").get_to(found.text);
+    return job.left() == 0;
+  };
+  return io::read_piece(work, kJob, read) ? std::optional(found) : std::nullopt;
+}
+
 bool is_record(std::string_view name) { return name.starts_with(kFinishedPrefix); }
 
 }  // namespace
@@ -69,17 +82,17 @@ JobDir::JobDir(const fs::path& path, const JobIdentity& identity, const WorkOpti
 void JobDir::begin(bool restart) {
   if (restart) work_.clear();
   switch (work_.check(kJob, kJobKey)) {
-    case State::kWhole: {
-      const io::PieceReader job(work_, kJob);
-      const std::string model = job.header().value("model", ""), text = job.header().value("text", "");
-      if (model != identity_.model) of_another(work_.path(), "model", model, identity_.model);
-      if (text != identity_.text) of_another(work_.path(), "text", text, identity_.text);
-      return;
-    }
     case State::kOther:
       throw Error(ErrorCode::kUsage,
                   fmt::format("{}: it was made by another version of Bitwright", work_.path().string()),
                   "finish it with that version, choose another --work, or give --restart to begin anew");
+    case State::kWhole:
+      if (const auto found = kept_identity(work_)) {
+        if (found->model != identity_.model) of_another(work_.path(), "model", found->model, identity_.model);
+        if (found->text != identity_.text) of_another(work_.path(), "text", found->text, identity_.text);
+        return;
+      }
+      [[fallthrough]];
     case State::kDamaged:
       reporter_.warn("resume", fmt::format("{}: {} is damaged; all begins anew", work_.path().string(), kJob));
       work_.clear(is_record);
@@ -109,12 +122,25 @@ bool JobDir::has(const io::PieceDir& dir, std::string_view name, std::string_vie
   const State state = dir.check(name, key);
   if (state == State::kWhole) return true;
   if (state == State::kDamaged) {
-    reporter_.warn("resume", fmt::format("{}: it is damaged and made again", dir.file(name).string()));
+    tell_damaged(dir, name);
   } else if (state == State::kOther) {
     reporter_.note("resume", fmt::format("{}: made with other options, made again", dir.file(name).string()));
   }
   dir.discard(name);
   return false;
+}
+
+bool JobDir::read(const io::PieceDir& dir, std::string_view name, std::string_view key,
+                  const std::function<bool(io::PieceReader& piece)>& read) const {
+  if (!has(dir, name, key)) return false;
+  if (io::read_piece(dir, name, read)) return true;
+  tell_damaged(dir, name);
+  dir.discard(name);
+  return false;
+}
+
+void JobDir::tell_damaged(const io::PieceDir& dir, std::string_view name) const {
+  reporter_.warn("resume", fmt::format("{}: it is damaged and made again", dir.file(name).string()));
 }
 
 bool JobDir::due() const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -54,6 +55,10 @@ class JobDir {
   // Whether the piece is there under this key. One that is damaged, or was made under another key, is removed, and the
   // user told.
   bool has(const io::PieceDir& dir, std::string_view name, std::string_view key) const;
+  // Whether `read` understands the piece that is there under this key (see io::read_piece). One that it does not is
+  // damaged, too.
+  bool read(const io::PieceDir& dir, std::string_view name, std::string_view key,
+            const std::function<bool(io::PieceReader& piece)>& read) const;
   // Whether a state that costs something to write should be: some time after the last one, or because the caller wants
   // the run to end.
   bool due() const;
@@ -78,6 +83,8 @@ class JobDir {
 
  private:
   using Clock = std::chrono::steady_clock;
+
+  void tell_damaged(const io::PieceDir& dir, std::string_view name) const;
 
   io::WorkDir work_;
   JobIdentity identity_;

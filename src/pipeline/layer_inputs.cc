@@ -12,19 +12,27 @@ std::string name_of(size_t layer) { return fmt::format("inputs-{:05}.piece", lay
 
 }  // namespace
 
+LayerInputs::Keeper::Keeper(const LayerInputs& inputs, size_t layer)
+    : inputs_(inputs), piece_(inputs.job_.root(), name_of(layer), {}) {}
+
+void LayerInputs::Keeper::add(const HostTensor& part) {
+  inputs_.device_.wait(part, "layer inputs");
+  piece_.write(part.raw());
+}
+
 void LayerInputs::keep(size_t layer, const std::vector<HostTensor>& parts) const {
-  io::PieceWriter piece(job_.root(), name_of(layer), {{"tokens", tokens_}, {"hidden", hidden_}});
   if (!parts.empty()) device_.wait(parts.back(), "layer inputs");  // the others have come before
-  for (const HostTensor& part : parts) {
-    device_.wait(part, "layer inputs");
-    piece.write(part.raw());
-  }
-  piece.seal(key_);
+  Keeper keeper(*this, layer);
+  for (const HostTensor& part : parts) keeper.add(part);
+  keeper.seal();
 }
 
 bool LayerInputs::has_until(size_t end) const {
   for (size_t layer = 0; layer < end; ++layer) {
-    if (!job_.has(job_.root(), name_of(layer), key_)) return false;
+    const bool kept = job_.read(job_.root(), name_of(layer), key_, [&](const io::PieceReader& piece) {
+      return piece.left() == tokens_ * hidden_ * dtype_size(DType::kBF16);
+    });
+    if (!kept) return false;
   }
   return true;
 }

@@ -16,7 +16,20 @@ class LayerInputs {
   LayerInputs(backend::Backend& device, const JobDir& job, std::string key, size_t tokens, size_t hidden)
       : device_(device), job_(job), key_(std::move(key)), tokens_(tokens), hidden_(hidden) {}
 
-  // parts: downloads, perhaps still on their way, of consecutive tokens; all of them together.
+  // Takes the inputs of one layer: downloads of consecutive tokens, waited for when they are added. Sealed, it has been
+  // kept.
+  class Keeper {
+   public:
+    // inputs must outlive it.
+    Keeper(const LayerInputs& inputs, size_t layer);
+    void add(const backend::HostTensor& part);
+    void seal() { piece_.seal(inputs_.key_); }
+
+   private:
+    const LayerInputs& inputs_;
+    io::PieceWriter piece_;
+  };
+  // The same for downloads that are perhaps still on their way, all of the layer's.
   void keep(size_t layer, const std::vector<backend::HostTensor>& parts) const;
   // Whether the layers before `end` have been kept, by this run or an earlier one. Damaged ones are removed.
   bool has_until(size_t end) const;

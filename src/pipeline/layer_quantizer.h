@@ -9,6 +9,7 @@
 #include "pipeline/gradients.h"
 #include "pipeline/output_plan.h"
 #include "pipeline/session.h"
+#include "pipeline/state_range.h"
 #include "pipeline/streams.h"
 #include "quant/target.h"
 
@@ -38,8 +39,9 @@ struct PendingLinears {
 class LayerQuantizer {
  public:
   // All must outlive it. tokens: of the streams; gains: theirs, not looked at where tokens are not weighed.
+  // range: sees all states on their way.
   LayerQuantizer(Run& run, const model::ModelDir& dir, const nn::Decoder& decoder, const OutputPlan& plan,
-                 RoundingEffort effort, size_t tokens, const TokenGains& gains)
+                 RoundingEffort effort, size_t tokens, const TokenGains& gains, StateRange& range)
       : run_(run),
         device_(*run.device),
         dir_(dir),
@@ -47,7 +49,8 @@ class LayerQuantizer {
         plan_(plan),
         effort_(effort),
         tokens_(tokens),
-        gains_(gains) {}
+        gains_(gains),
+        range_(range) {}
 
   // Enqueues the quantization of the layer's linears and the move of the streams through the layer.
   PendingLinears enqueue_layer(size_t layer, nn::LayerWeights weights, Streams& streams);
@@ -95,6 +98,7 @@ class LayerQuantizer {
   RoundingEffort effort_;
   size_t tokens_;
   const TokenGains& gains_;
+  StateRange& range_;
 };
 
 }  // namespace bw::pipeline

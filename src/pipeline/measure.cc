@@ -30,8 +30,8 @@ struct Pending {
 
 class LayerPricer final : public GradientVisitor {
  public:
-  LayerPricer(Run& run, double min_step, Measurement& m)
-      : run_(run), device_(*run.device), min_step_(min_step), m_(m) {}
+  LayerPricer(Run& run, const model::ModelDir& dir, double min_step, Measurement& m)
+      : run_(run), device_(*run.device), dir_(dir), min_step_(min_step), m_(m) {}
 
   void visit_head(const Tensor& x, const Tensor& gains) override {
     if (m_.head.candidates.empty()) return;
@@ -85,8 +85,10 @@ class LayerPricer final : public GradientVisitor {
   }
 
   void restore(const io::Json& found) override {
-    m_ = parse_measurement(found.at("measurement"), "the work folder");
-    dead_inputs_ = found.at("dead_inputs").get<size_t>();
+    Measurement m = parse_measurement(found.at("measurement"), "the work folder");
+    require_of_model(m, dir_, "the work folder");
+    found.at("dead_inputs").get_to(dead_inputs_);
+    m_ = std::move(m);
   }
 
   // Inputs of linears that no token has made active.
@@ -176,6 +178,7 @@ class LayerPricer final : public GradientVisitor {
 
   Run& run_;
   backend::Backend& device_;
+  const model::ModelDir& dir_;
   double min_step_;
   Measurement& m_;
   std::array<std::optional<quant::HeldOutTokens>, nn::kSites> sites_;  // of the layer
@@ -205,7 +208,7 @@ Measured measure_model(Run& run, const model::ModelDir& dir, const calib::Rows& 
   m.source = rows.source;
   m.rows = rows.count();
   m.length = rows.length;
-  LayerPricer pricer(run, min_step, m);
+  LayerPricer pricer(run, dir, min_step, m);
   result.gains = find_gradients(run, dir, rows, seed, work, &pricer);
   pricer.finish();
   if (pricer.dead_inputs() > 0) {

@@ -181,8 +181,12 @@ void save_measurement(const Measurement& measurement, const std::filesystem::pat
 }
 
 Measurement load_measurement(const std::filesystem::path& path, const model::ModelDir& dir) {
-  const std::string name = path.string();
-  Measurement m = parse_measurement(io::load_json(path), name);
+  Measurement m = parse_measurement(io::load_json(path), path.string());
+  require_of_model(m, dir, path.string());
+  return m;
+}
+
+void require_of_model(const Measurement& m, const model::ModelDir& dir, const std::string& name) {
   const std::string model = fingerprint(dir);
   if (m.fingerprint != model) {
     damaged(name, fmt::format("it was measured on another model (fingerprint {}, this model has {})",
@@ -205,7 +209,6 @@ Measurement load_measurement(const std::filesystem::path& path, const model::Mod
                               io::printable(m.head.key), shapes.head.key, shapes.head.out, shapes.head.in,
                               shapes.head.candidates.size()));
   }
-  return m;
 }
 
 bool is_measurement(const std::filesystem::path& path) {

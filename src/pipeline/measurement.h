@@ -47,6 +47,9 @@ void save_measurement(const Measurement& measurement, const std::filesystem::pat
 // fingerprint, or linears or a head that are not the model's), damaged entries.
 Measurement load_measurement(const std::filesystem::path& path, const model::ModelDir& dir);
 
+// What load_measurement refuses in one that parse_measurement has read: of another model.
+void require_of_model(const Measurement& measurement, const model::ModelDir& dir, const std::string& name);
+
 // True if the file is a measurement, of whatever model and version.
 bool is_measurement(const std::filesystem::path& path);
 

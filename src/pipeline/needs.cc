@@ -38,13 +38,20 @@ struct Sizes {
   uint64_t vocabulary;
 };
 
+// Tokens whose states are in memory, batches on their way from and to the disk included.
+uint64_t in_memory(const JobShape& job) {
+  const uint64_t tokens = uint64_t{job.rows} * job.length;
+  return job.states_on_disk ? std::min<uint64_t>(tokens, 3 * std::max<uint64_t>(kBatchTokens, job.length)) : tokens;
+}
+
 // Where memory is the host's: live memory of each stage.
 std::vector<StageNeed> stages_of(const Sizes& s, const JobShape& job) {
   const uint64_t tokens = uint64_t{job.rows} * job.length, packed = job.packs_bf16 ? 2 : kFloat;
   const uint64_t batch_tokens = std::min<uint64_t>(tokens, std::max<uint64_t>(kBatchTokens, job.length));
   const uint64_t backward_tokens = std::min<uint64_t>(tokens, std::max<uint64_t>(kBackwardTokens, job.length));
   const uint64_t batch = 3 * kFloat * batch_tokens * 2 * s.widest;
-  const uint64_t states = kFloat * tokens * s.hidden, gains = kFloat * tokens * model::kLinearsPerLayer * s.layers;
+  const uint64_t there = in_memory(job);
+  const uint64_t states = kFloat * there * s.hidden, gains = kFloat * tokens * model::kLinearsPerLayer * s.layers;
   const uint64_t logits = kFloat * kLogitTokens * s.vocabulary;
   std::vector<StageNeed> stages;
   if (job.self_calibrated) {
@@ -53,7 +60,7 @@ std::vector<StageNeed> stages_of(const Sizes& s, const JobShape& job) {
     stages.push_back({"self-calibration", weights + cache + kFloat * std::max(s.head, s.layer) +
                                               kFloat * job.rows * (s.vocabulary + 2 * s.widest)});
   }
-  const uint64_t inputs = sizeof(uint16_t) * tokens * s.hidden;  // of a layer, kept as bfloat16
+  const uint64_t inputs = sizeof(uint16_t) * there * s.hidden;  // of a layer, kept as bfloat16
   stages.push_back({"gradients: forward", states + 2 * inputs + (kFloat + packed) * s.layer + batch});
   stages.push_back({"gradients: head", states + kFloat * batch_tokens * 2 * s.hidden + kFloat * s.hidden * s.hidden +
                                            logits + std::max(kFloat + 2 * packed, 2 * kFloat) * s.head});
@@ -66,7 +73,7 @@ std::vector<StageNeed> stages_of(const Sizes& s, const JobShape& job) {
                                                kFloat * backward_tokens * (8 * s.hidden + 6 * s.intermediate)});
   if (!job.quantizes) return stages;
   const uint64_t streams = 2;  // of the quantized model and of the original
-  stages.push_back({"quantize: layers", streams * kFloat * tokens * (s.hidden + s.widest) + gains +
+  stages.push_back({"quantize: layers", streams * kFloat * there * (s.hidden + s.widest) + gains +
                                             (kFloat + streams * packed) * s.layer + 3 * kFloat * s.linear +
                                             7 * kFloat * s.widest * s.widest + batch});
   // The weights as they are and in the order of rounding; a byte for each code, and packed to be compared.
@@ -77,9 +84,9 @@ std::vector<StageNeed> stages_of(const Sizes& s, const JobShape& job) {
 // Beside a device with memory of its own: what waits to be copied to it or has come from it.
 std::vector<StageNeed> host_stages_of(const Sizes& s, const JobShape& job, bool states_at_home) {
   const uint64_t tokens = uint64_t{job.rows} * job.length, streams = job.quantizes ? 2 : 1;
-  const uint64_t states = states_at_home ? streams * kFloat * tokens * (s.hidden + s.widest) : 0;
+  const uint64_t states = states_at_home ? streams * kFloat * in_memory(job) * (s.hidden + s.widest) : 0;
   const uint64_t gains = kFloat * tokens * model::kLinearsPerLayer * s.layers,
-                 inputs = 2 * sizeof(uint16_t) * tokens * s.hidden;
+                 inputs = 2 * sizeof(uint16_t) * in_memory(job) * s.hidden;
   const uint64_t weights = std::max(2 * kFloat * s.layer, 2 * kFloat * s.head);
   return {{"all stages", states + gains + inputs + weights}};
 }
@@ -139,12 +146,16 @@ JobNeeds needs_of(const model::ModelConfig& config, size_t vocab_rows, const Job
   const uint64_t state = 2 * kFloat * tokens * s.hidden,
                  gains = kFloat * tokens * (model::kLinearsPerLayer * s.layers + 1);
   needs.disk_bytes = sizeof(uint16_t) * tokens * s.hidden * s.layers + state + 2 * gains;
+  const uint64_t streams = job.quantizes ? 2 : 1;
+  const uint64_t scratch =
+      job.states_on_disk ? streams * kFloat * tokens * (2 * s.hidden + s.queries + s.intermediate) : 0;
   uint64_t finished = 0;
   for (const uint64_t bytes : job.output_bytes) {
     // The layers' files stand beside the shards until these are complete.
     needs.disk_bytes = std::max(needs.disk_bytes, gains + 2 * state + finished + 2 * bytes);
     finished += bytes;
   }
+  needs.disk_bytes += scratch;
   return needs;
 }
 
@@ -153,7 +164,9 @@ uint64_t memory_there() {
   uint64_t bytes = pages * static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-    bytes = std::min<uint64_t>(bytes, limit.rlim_cur);
+    // Code, stacks and mapped files have their part of it already.
+    const uint64_t taken = number_in("/proc/self/statm") * static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
+    bytes = std::min<uint64_t>(bytes, limit.rlim_cur - std::min<uint64_t>(limit.rlim_cur, taken));
   }
   return std::min(bytes, group_limit());
 }

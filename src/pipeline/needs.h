@@ -14,6 +14,7 @@ struct JobShape {
   bool self_calibrated = false;        // the model writes the rows itself
   bool quantizes = false;              // false: measures alone
   bool packs_bf16 = false;             // weights are multiplied as bfloat16
+  bool states_on_disk = false;         // those of all rows, but for the batches that are worked on
   bool on_host = true;                 // the device's memory is the host's
   uint64_t device_limit = 0;           // bytes of a device with memory of its own; 0: no limit
   std::vector<uint64_t> output_bytes;  // of the directory of each target

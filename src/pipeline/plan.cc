@@ -153,10 +153,30 @@ std::string memory_advice(const model::ModelDir& dir, JobShape job, const StageN
                   : "give shorter rows, or run on a machine with more memory";
 }
 
+// `bound`: of memory that may be used; 0: none.
+uint64_t memory_allowed(uint64_t bound) { return bound == 0 ? memory_there() : std::min(bound, memory_there()); }
+
+// With the states on disk where memory has no room for them.
+JobShape settle_states(const model::ModelDir& dir, JobShape job, uint64_t bound, std::vector<Finding>& list) {
+  const auto need = [&] { return needs_of(dir.config(), dir.vocab_rows(), job).peak().memory_bytes; };
+  const uint64_t most = memory_allowed(bound), in_memory = need();
+  if (in_memory <= most) return job;
+  job.states_on_disk = true;
+  if (need() >= in_memory) {
+    job.states_on_disk = false;
+    return job;
+  }
+  warn(list, {},
+       fmt::format("the states of all rows are kept in the work folder: with them, about {} of memory would be needed, "
+                   "{} may be used",
+                   format_bytes(in_memory), format_bytes(most)));
+  return job;
+}
+
 void check_memory(const model::ModelDir& dir, const JobShape& job, const JobNeeds& needs, uint64_t bound,
                   std::vector<Finding>& list, const Findings& findings) {
   const StageNeed& peak = needs.peak();
-  const uint64_t there = memory_there(), most = bound == 0 ? there : std::min(bound, there);
+  const uint64_t most = memory_allowed(bound);
   if (peak.memory_bytes <= most) return;
   const std::string what = fmt::format("about {} of memory are needed ({}), {} may be used",
                                        format_bytes(peak.memory_bytes), peak.stage, format_bytes(most));
@@ -182,6 +202,7 @@ struct JobChecks {
   std::optional<tokenizer::Tokenizer> tokenizer;
   std::vector<TargetPlan> targets;
   JobNeeds needs;  // without stages for calibration that makes no sense
+  bool states_on_disk = false;
 };
 // list: for warnings; errors go to `findings`.
 JobChecks check_job(const Run& run, const Sizes& sizes, const PlanOptions& o, std::vector<Finding>& list,
@@ -196,7 +217,8 @@ JobChecks check_job(const Run& run, const Sizes& sizes, const PlanOptions& o, st
   if (c.files.empty() && !findings.attempt([&] { calib::check_self_generation({c.rows, c.length, c.seed}); })) {
     return checks;
   }
-  const JobShape job = shape_of_job(run, o, checks.targets);
+  const JobShape job = settle_states(sizes.dir, shape_of_job(run, o, checks.targets), o.engine.memory, list);
+  checks.states_on_disk = job.states_on_disk;
   checks.needs = needs_of(sizes.dir.config(), sizes.dir.vocab_rows(), job);
   check_memory(sizes.dir, job, checks.needs, o.engine.memory, list, findings);
   check_disk(o, checks.needs, findings);
@@ -275,11 +297,11 @@ PlanResult plan_job(const PlanOptions& o) {
 }
 
 JobStart start_job(const Run& run, const PlanOptions& o) {
-  JobStart start{model::ModelDir(o.model), {}};
+  JobStart start{model::ModelDir(o.model), {}, false};
   for (const std::string& warning : start.dir.warnings()) warn(start.warnings, {}, warning);
   const Findings first_is_thrown;
   start.dir.check_values(first_is_thrown);
-  check_job(run, Sizes(start.dir), o, start.warnings, first_is_thrown);
+  start.states_on_disk = check_job(run, Sizes(start.dir), o, start.warnings, first_is_thrown).states_on_disk;
   return start;
 }
 

@@ -16,6 +16,7 @@ PlanResult plan_job(const PlanOptions& options);
 struct JobStart {
   model::ModelDir dir;
   std::vector<Finding> warnings;
+  bool states_on_disk = false;  // see Run
 };
 // The checks of plan() that the job does not make itself before any expensive step. Throws the first error.
 JobStart start_job(const Run& run, const PlanOptions& options);

@@ -36,9 +36,11 @@ class QuantizeStage {
         rows_(calibration.rows),
         decoder_(*run.device, dir.config(), calibration.rows.length, run.precision),
         load_(linear_loader(dir, *run.device)),
-        streams_{embed_rows(run, decoder_, dir, calibration.rows, kStreams),
-                 embed_rows(run, decoder_, dir, calibration.rows, kStreams)},
-        quantizer_(run, dir, decoder_, plan, rounding_effort(effort), calibration.rows.ids.size(), calibration.gains) {}
+        streams_{embed_rows(run, decoder_, dir, calibration.rows, layers.path(), kStreams),
+                 embed_rows(run, decoder_, dir, calibration.rows, layers.path(), kStreams)},
+        range_(*run.device, dir.config()),
+        quantizer_(run, dir, decoder_, plan, rounding_effort(effort), calibration.rows.ids.size(), calibration.gains,
+                   range_) {}
 
   EvaluateResult run() {
     const size_t layers = dir_.config().n_layers, done = resume();
@@ -64,6 +66,7 @@ class QuantizeStage {
       head = quantizer_.plain_head();
     }
     const EvaluateResult result = compare_streams(run_, dir_, decoder_, rows_, head, streams_);
+    range_.tell(run_.reporter);
     run_.reporter.progress("quantize", steps, steps, {}, "layers");
     return result;
   }
@@ -73,17 +76,44 @@ class QuantizeStage {
 
   // Layers that an earlier run has finished; the streams are then behind them.
   size_t resume() {
-    if (!work_.job.has(layers_, kStates, work_.key)) return 0;
-    io::PieceReader piece(layers_, kStates);
-    const size_t done = piece.header().value("done", size_t{0});
-    if (done > dir_.config().n_layers) return 0;
-    for (size_t layer = 0; layer < done; ++layer) {
-      if (!work_.job.has(layers_, layer_piece(layer), work_.key)) return 0;
-    }
-    streams_.quantized.restore(piece);
-    streams_.original.restore(piece);
+    size_t done = 0;
+    const bool kept = work_.job.read(layers_, kStates, work_.key, [&](io::PieceReader& piece) {
+      done = piece.number("done", dir_.config().n_layers);
+      if (piece.left() != streams_.quantized.bytes() + streams_.original.bytes() + range_.bytes()) return false;
+      if (!has_layers(done)) done = 0;
+      if (done == 0) return true;
+      streams_.quantized.restore(piece);
+      streams_.original.restore(piece);
+      range_.restore(piece);
+      return true;
+    });
+    if (!kept || done == 0) return 0;
     work_.job.tell_resumed(fmt::format("{} of {} layers are quantized already", done, dir_.config().n_layers));
     return done;
+  }
+
+  bool has_layers(size_t end) const {
+    for (size_t layer = 0; layer < end; ++layer) {
+      const auto understood = [&](const io::PieceReader&) { return holds_linears(layer); };
+      if (!work_.job.read(layers_, layer_piece(layer), work_.key, understood)) return false;
+    }
+    return true;
+  }
+
+  // Whether the layer's file has the tensors of all its linears. Throws what ShardSet does.
+  bool holds_linears(size_t layer) const {
+    const io::ShardSet file(layers_.file(layer_piece(layer)));
+    for (size_t kind = 0; kind < model::kLinearsPerLayer; ++kind) {
+      const model::LinearInfo info = dir_.linear(layer, static_cast<model::LinearKind>(kind));
+      const auto layout = plan_.layouts.find(dir_.reference_name(info.key));
+      if (layout == plan_.layouts.end()) continue;
+      const auto out = static_cast<uint32_t>(info.out);
+      for (const io::TensorPlan& wanted : codec::tensor_plans(layout->first, layout->second, out)) {
+        const io::TensorEntry* found = file.find_entry(wanted.name);
+        if (!found || found->type != wanted.type || found->shape != wanted.shape) return false;
+      }
+    }
+    return true;
   }
 
   void save(size_t done) {
@@ -92,6 +122,7 @@ class QuantizeStage {
     io::PieceWriter piece(layers_, kStates, {{"done", done}});
     streams_.quantized.save(piece);
     streams_.original.save(piece);
+    range_.save(piece);
     piece.seal(work_.key);
     work_.job.saved();
   }
@@ -131,6 +162,7 @@ class QuantizeStage {
   nn::Decoder decoder_;
   nn::Decoder::LinearLoader load_;
   Streams streams_;
+  StateRange range_;
   LayerQuantizer quantizer_;
   std::optional<std::pair<size_t, PendingLinears>> pending_;  // the last layer, its codes on their way to the host
 };

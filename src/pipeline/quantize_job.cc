@@ -1,6 +1,7 @@
 #include "pipeline/quantize_job.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <memory>
 
@@ -50,14 +51,18 @@ constexpr const char* kPlaceKey = "place of the output";
 
 std::optional<fs::path> kept_place(const io::PieceDir& folder) {
   if (folder.check(kPlacePiece, kPlaceKey) != io::PieceDir::State::kWhole) return std::nullopt;
-  io::PieceReader piece(folder, kPlacePiece);
-  const std::span<const std::byte> path = piece.take(piece.header().value("bytes", size_t{0}));
-  return std::string(reinterpret_cast<const char*>(path.data()), path.size());
+  std::string path;
+  const bool understood = io::read_piece(folder, kPlacePiece, [&](io::PieceReader& piece) {
+    path.resize(piece.left());
+    piece.read_values(std::span(path));
+    return !path.empty();
+  });
+  return understood ? std::optional<fs::path>(path) : std::nullopt;
 }
 
 void keep_place(const io::PieceDir& folder, const fs::path& output) {
   const std::string path = fs::absolute(output).string();  // any bytes, so not in the header
-  io::PieceWriter piece(folder, kPlacePiece, {{"bytes", path.size()}});
+  io::PieceWriter piece(folder, kPlacePiece, {});
   piece.write_values(std::span<const char>(path));
   piece.seal(kPlaceKey);
 }
@@ -102,11 +107,18 @@ QuantizeResult result_of(const io::Json& json) {
   r.bpw_linears = json.at("bpw_linears").get<double>();
   r.bpw_head = json.at("bpw_head").get<double>();
   r.predicted_kld = json.at("predicted_kld").get<double>();
-  const auto estimate = [&](const char* key) { return Estimate{json.at(key).at(0), json.at(key).at(1)}; };
+  const auto number = [](const io::Json& j) { return j.is_null() ? std::nan("") : j.get<double>(); };
+  const auto estimate = [&](const char* key) {
+    return Estimate{number(json.at(key).at(0)), number(json.at(key).at(1))};
+  };
   r.calibration_kld = estimate("calibration_kld");
   r.calibration_top1 = estimate("calibration_top1");
-  r.planned_bytes = json.at("planned_bytes").get<uint64_t>();
-  r.written_bytes = json.at("written_bytes").get<uint64_t>();
+  const auto size = [&](const char* key) {
+    if (!json.at(key).is_number_unsigned()) throw Error(ErrorCode::kModel, fmt::format("'{}' is no size", key));
+    return json.at(key).get<uint64_t>();
+  };
+  r.planned_bytes = size("planned_bytes");
+  r.written_bytes = size("written_bytes");
   return r;
 }
 
@@ -174,8 +186,15 @@ class QuantizeJob {
   // Tells the finished targets from those that are still to be written, and makes the builders of these.
   void find_targets() {
     for (const std::string& name : finished_pieces(job_->root())) {
-      if (!job_->has(job_->root(), name, kFinishedKey)) continue;
-      finished_.update(io::PieceReader(job_->root(), name).header());
+      job_->read(job_->root(), name, kFinishedKey, [&](const io::PieceReader& piece) {
+        for (const io::Json& target : piece.header()) {
+          target.at("key").get<std::string>();
+          result_of(target.at("result"));
+        }
+        if (piece.left() > 0 || piece.header().empty()) return false;
+        finished_.update(piece.header());
+        return true;
+      });
     }
     for (Target& target : targets_) {
       target.folder = std::make_unique<io::PieceDir>(job_->folder(target.name()));

@@ -121,18 +121,19 @@ uint64_t device_bytes_needed(const model::ModelConfig& c, size_t tokens) {
 }
 
 States embed_rows(Run& run, const nn::Decoder& decoder, const model::ModelDir& dir, const calib::Rows& rows,
-                  size_t copies) {
+                  const std::filesystem::path& scratch, size_t copies) {
   const StageClock::Span span(run.clock, "embed");
   const model::ModelConfig& config = dir.config();
   const uint64_t limit = run.device->memory_limit(), needed = device_bytes_needed(config, copies * rows.ids.size());
-  const bool on_device = limit == 0 || needed <= limit;
-  if (!on_device) {
+  StatesPlace place{limit == 0 || needed <= limit, {}};
+  if (run.states_on_disk && !scratch.empty()) place = {false, scratch};
+  if (!place.on_device && place.scratch.empty()) {
     run.reporter.note("embed",
                       fmt::format("the states of all rows stay on the host: {} of device memory would be needed, "
                                   "{} may be used",
                                   format_bytes(needed), format_bytes(limit)));
   }
-  States states(*run.device, on_device);
+  States states(*run.device, std::move(place));
   const size_t rows_per_batch = std::max<size_t>(1, kBatchTokens / rows.length);
   for (size_t first = 0; first < rows.count(); first += rows_per_batch) {
     const nn::RowBatch batch{std::min(rows_per_batch, rows.count() - first), rows.length};

@@ -34,6 +34,7 @@ struct Run {
   ThreadPool pool;  // for the host's own work
   Reporter reporter;
   StageClock clock;
+  bool states_on_disk = false;  // memory has no room for those of all rows
 };
 
 // Writes the trace of what has run so far, if one is asked for.
@@ -65,9 +66,10 @@ inline constexpr size_t kHeldOutTokens = 2048;
 
 // The embedded rows. A batch holds about kBatchTokens tokens: its size must not depend on the number of threads. Where
 // a memory limit leaves no room for the states of all rows beside the weights of two layers, they stay on the host (and
-// the reporter is told). copies: how many states of these rows there will be at once.
+// the reporter is told). Where the run keeps states on disk, they are in a file in `scratch`, if that is given. copies:
+// how many states of these rows there will be at once.
 inline constexpr size_t kBatchTokens = 4096;
 States embed_rows(Run& run, const nn::Decoder& decoder, const model::ModelDir& dir, const calib::Rows& rows,
-                  size_t copies = 1);
+                  const std::filesystem::path& scratch, size_t copies = 1);
 
 }  // namespace bw::pipeline

@@ -37,6 +37,8 @@ TEST(Elementwise, RefusesWrongShapesAndTypes) {
   EXPECT_TRUE(refuses(*device, op::WeightedDifference{a, bf, column, a}));
   EXPECT_TRUE(refuses(*device, op::RowRatios{a, column, column, {}}));
   EXPECT_TRUE(refuses(*device, op::RowRatios{{}, column, column, column}));
+  EXPECT_TRUE(refuses(*device, op::LargestMagnitude{bf, device->allocate(1, 1)}));
+  EXPECT_TRUE(refuses(*device, op::LargestMagnitude{a, column}));
   EXPECT_TRUE(refuses(*device, op::Fill{bf, 1.0f}));
   EXPECT_TRUE(refuses(*device, op::Copy{a, b}));
   EXPECT_TRUE(refuses(*device, op::Copy{a, device->allocate(2, 4, DType::kI32)}));

@@ -168,10 +168,15 @@ class Child {
   // Waits until `reached` is true, sends the signal, and waits for the end.
   template <typename Reached>
   Outcome stop(int signal, const Reached& reached) {
-    for (int i = 0; i < 20000 && !reached(); ++i) usleep(1000);
-    kill(pid_, signal);
+    wait_until(reached);
+    send(signal);
     return end();
   }
+  template <typename Reached>
+  static void wait_until(const Reached& reached) {
+    for (int i = 0; i < 20000 && !reached(); ++i) usleep(1000);
+  }
+  void send(int signal) const { kill(pid_, signal); }
   Outcome end() {
     int status = 0;
     waitpid(pid_, &status, 0);
@@ -228,6 +233,22 @@ TEST_F(Cli, KilledAtAnyMomentItGoesOnToTheSameBytes) {
     fs::remove_all(out_);
   }
   EXPECT_GT(killed, kMoments / 2);
+}
+
+TEST_F(Cli, AModelThatShrinksMeanwhileEndsTheRunWithALine) {
+  const fs::path model = copy_model();
+  Child child({BW_PROGRAM, "quantize", model, "-o", out_, "--bpw", "5", "--calib", text_, "--calib-rows", "200",
+               "--calib-length", "32"},
+              dir_ / "log");
+  Child::wait_until([&] { return child.output().find("gradients") != std::string::npos; });
+  child.send(SIGSTOP);
+  fs::resize_file(model / "model.safetensors", 0);
+  child.send(SIGCONT);
+  const Outcome o = child.end();
+  EXPECT_EQ(o.status, 5) << o.out;
+  EXPECT_TRUE(o.last_line().starts_with("error: a file that was being read has shrunk")) << o.out;
+  EXPECT_FALSE(fs::exists(out_));
+  EXPECT_EQ(quantize(model, "--bpw 5").status, 3);
 }
 
 TEST_F(Cli, AJobGoesOnWhereNobodyReads) {

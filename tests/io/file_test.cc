@@ -195,5 +195,24 @@ TEST(FreeSpace, AsksTheNearestExistingParent) {
   EXPECT_GT(free_space("relative/and/absent"), 0u);
 }
 
+TEST(ScratchFile, GivesBackWhatWasWrittenAndHasNoName) {
+  const TempDir dir;
+  std::vector<std::byte> back(5);
+  {
+    ScratchFile file(dir.path());
+    EXPECT_EQ(count_files(dir.path()), 0u);
+    const auto write = [&](uint64_t at, std::string_view text) { file.write(at, std::as_bytes(std::span(text))); };
+    write(7, "hello");
+    write(0, "0123456");
+    write(8, "a");
+    file.read(6, back);
+    EXPECT_EQ(std::memcmp(back.data(), "6hall", 5), 0);
+    expect_error([&] { file.read(9, back); }, ErrorCode::kIo, {"scratch.piece", "cannot read"});
+    const FileSizeLimit limit(4096);
+    expect_error([&] { file.write(5000, back); }, ErrorCode::kIo, {"scratch.piece", "cannot write"});
+  }
+  expect_error([&] { ScratchFile(dir / "nothing"); }, ErrorCode::kIo, {"nothing", "cannot create"});
+}
+
 }  // namespace
 }  // namespace bw::io

@@ -46,5 +46,35 @@ TEST(PieceFile, AFileWithoutAHeaderIsAnError) {
   }
 }
 
+TEST(PieceFile, NumbersOfAHeaderAreWholeAndBounded) {
+  const test::TempDir temp;
+  const PieceDir dir(temp.path());
+  const auto read = [&](const Json& header) {
+    PieceWriter(dir, "a.piece", header).seal("key");
+    return PieceReader(dir, "a.piece").number("done", 7);
+  };
+  EXPECT_EQ(read({{"done", 0}}), 0u);
+  EXPECT_EQ(read({{"done", 7}}), 7u);
+  for (const Json& wrong : {Json(8), Json(-1), Json(1.5), Json(1e300), Json("1"), Json(true), Json(nullptr)}) {
+    test::expect_error([&] { read({{"done", wrong}}); }, ErrorCode::kModel, {"a.piece", "'done'"});
+  }
+  for (const Json& header : {Json::object(), Json::array(), Json(nullptr), Json("done")}) {
+    test::expect_error([&] { read(header); }, ErrorCode::kModel, {"a.piece", "'done'"});
+  }
+}
+
+TEST(PieceFile, WhatCannotBeUnderstoodIsToldFromWhatCanAndFromFailure) {
+  const test::TempDir temp;
+  const PieceDir dir(temp.path());
+  PieceWriter(dir, "a.piece", Json::array({1})).seal("key");
+  EXPECT_TRUE(read_piece(dir, "a.piece", [](PieceReader& piece) { return piece.header().at(0) == 1; }));
+  EXPECT_FALSE(read_piece(dir, "a.piece", [](PieceReader&) { return false; }));
+  EXPECT_FALSE(read_piece(dir, "a.piece", [](PieceReader& piece) { return piece.header().at("x") == 1; }));
+  EXPECT_FALSE(read_piece(dir, "a.piece", [](PieceReader& piece) { return piece.take(1).empty(); }));
+  const auto fails = [](PieceReader&) -> bool { throw Error(ErrorCode::kIo, "the disk is gone"); };
+  test::expect_error([&] { read_piece(dir, "a.piece", fails); }, ErrorCode::kIo, {"the disk is gone"});
+  test::expect_error([&] { read_piece(dir, "b.piece", fails); }, ErrorCode::kIo, {"b.piece"});
+}
+
 }  // namespace
 }  // namespace bw::io

@@ -110,5 +110,22 @@ TEST(DeviceMemory, StatesThatDoNotFitStayOnTheHostAndGiveTheSameBytes) {
             job.quantize(make_sim_backend(small), rows, kLength, 4.5).bytes);
 }
 
+TEST(DeviceMemory, StatesInAFileGiveTheSameBytesAndOnlyAFewBatchesAreInMemory) {
+  const size_t rows = 160;
+  for (const bool sim : {false, true}) {
+    DeviceJob job(kSizes, sim ? "LlamaForCausalLM" : "Gemma3ForCausalLM");
+    const auto device = [&] { return sim ? make_sim_backend(two_threads()) : backend::make_cpu_backend(2); };
+    const StageOutcome measured = job.measure(device(), rows, kLength);
+    const StageOutcome quantized = job.quantize(device(), rows, kLength, 4.5);
+    job.states_on_disk = true;
+    EXPECT_EQ(job.measure(device(), rows, kLength).bytes, measured.bytes) << sim;
+    const StageOutcome from_file = job.quantize(device(), rows, kLength, 4.5);
+    EXPECT_EQ(from_file.bytes, quantized.bytes) << sim;
+    if (sim) {
+      EXPECT_LT(from_file.counters.most_device_bytes, 0.7 * quantized.counters.most_device_bytes);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace bw::pipeline

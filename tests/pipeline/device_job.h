@@ -53,6 +53,7 @@ class DeviceJob {
       if (sim && e.stage == "gradients" && e.done < layers) halfway = sim->timeline();
     };
     Run run(options, std::move(device));
+    run.states_on_disk = states_on_disk;
     JobDir job = job_dir(run);
     Measured measured = measure_model(run, *dir_, random_rows(rows, length, vocab_), kSeed, {job, "measure"}, min_step);
     measurement_ = std::move(measured.measurement);
@@ -65,6 +66,7 @@ class DeviceJob {
   StageOutcome quantize(std::unique_ptr<backend::Backend> device, size_t rows, size_t length, double bpw,
                         Effort effort = Effort::kNormal) {
     Run run({}, std::move(device));
+    run.states_on_disk = states_on_disk;
     const OutputPlan plan = plan_for_bpw(*dir_, measurement_, bpw, {});
     JobDir job = job_dir(run);
     const io::PieceDir layers = job.folder("layers");
@@ -87,6 +89,8 @@ class DeviceJob {
     }
     return data;
   }
+
+  bool states_on_disk = false;  // of what is run from now on
 
   const Measurement& measurement() const { return measurement_; }
   const model::ModelDir& dir() const { return *dir_; }

@@ -7,6 +7,7 @@
 #include "base/utf8.h"
 #include "bitwright/bitwright.h"
 #include "support/errors.h"
+#include "support/files.h"
 #include "support/temp_dir.h"
 #include "support/tiny_model.h"
 
@@ -155,6 +156,39 @@ TEST_F(Limits, WhatIsStreamedIsTheText) {
     EXPECT_EQ(streamed, r.text) << seed;
     EXPECT_FALSE(r.text.empty()) << seed;
   }
+}
+
+TEST_F(Limits, StatesThatMemoryHasNoRoomForGoToDiskAndTheOutputIsTheSame) {
+  QuantizeOptions q;
+  q.model = good_;
+  q.output = dir_ / "free";
+  q.bpw = {5};
+  std::ofstream text(text_);
+  for (int i = 0; i < 12000; ++i) text << "Day " << i << ": ice.\n";
+  text.close();
+  q.calibration = {{text_}, 400, 40, 1};  // four batches
+  q.effort = Effort::kFast;
+  quantize(q);
+  PlanOptions p;
+  p.model = q.model;
+  p.output = dir_ / "bound";
+  p.bpw = q.bpw;
+  p.calibration = q.calibration;
+  const PlanResult free = plan(p);
+  p.engine.memory = q.engine.memory = free.memory_bytes - 1;
+  const PlanResult bound = plan(p);
+  EXPECT_LT(bound.memory_bytes, free.memory_bytes);
+  EXPECT_GT(bound.disk_bytes, free.disk_bytes);
+  EXPECT_FALSE(bound.has_errors());
+  std::string warnings;
+  q.output = p.output;
+  q.engine.progress = [&](const ProgressEvent& e) {
+    if (e.kind == ProgressEvent::Kind::kWarning) warnings += e.text + "\n";
+  };
+  quantize(q);
+  EXPECT_NE(warnings.find("states of all rows are kept in the work folder"), std::string::npos) << warnings;
+  EXPECT_EQ(test::contents(dir_ / "bound"), test::contents(dir_ / "free"));
+  EXPECT_FALSE(fs::exists(dir_ / "bound.work"));
 }
 
 TEST_F(Limits, TheCallerMayEndARunAtAnyTime) {

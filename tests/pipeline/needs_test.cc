@@ -58,6 +58,23 @@ TEST(Needs, FollowTheJob) {
   EXPECT_EQ(self.peak().stage, "self-calibration");  // keys and values of all rows: 849 MB
 }
 
+TEST(Needs, OfStatesOnDiskAreThoseOfThreeBatches) {
+  JobShape j = job();
+  const JobNeeds all = needs_of(smollm2(), kRows, j);
+  j.states_on_disk = true;
+  const JobNeeds less = needs_of(smollm2(), kRows, j);
+  const uint64_t tokens = 18432, left = 3 * 4096;
+  EXPECT_EQ(all.stages[3].stage, "quantize: layers");
+  EXPECT_EQ(all.stages[3].memory_bytes - less.stages[3].memory_bytes, 2 * 4 * (tokens - left) * (576 + 1536));
+  EXPECT_EQ(less.disk_bytes - all.disk_bytes, 2 * 4 * tokens * (2 * 576 + 576 + 1536));
+  j.rows = 3600;  // of what is left, only the gains grow with the rows
+  EXPECT_EQ(memory(j) - less.peak().memory_bytes, 4 * (j.rows - 36) * 512 * 7 * 30);
+  j.rows = 8;
+  JobShape in_memory = j;
+  in_memory.states_on_disk = false;
+  EXPECT_EQ(memory(j), memory(in_memory));
+}
+
 TEST(Needs, OfAnotherDeviceAreItsOwnAndTheHostsIsLess) {
   JobShape j = job();
   j.on_host = false;

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include <omp.h>
+#include <sys/resource.h>
 #include <dnnl.hpp>
 
 #include "base/check.h"
@@ -13,11 +14,25 @@ namespace {
 
 using dnnl::memory;
 
+// oneDNN crashes where it finds no memory for the code that it makes. So under a limit of address space (elsewhere
+// memory is always given) it is called only while there is some left; else std::bad_alloc.
+void require_room() {
+  constexpr size_t kRoomBytes = size_t{64} << 20;
+  static const bool limited = [] {
+    rlimit limit{};
+    return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  }();
+  if (limited) AlignedBuffer<std::byte>{kRoomBytes};  // pages that nobody touches cost nothing
+}
+
 // While it lives, oneDNN works on the calling thread alone (its parallel regions ask OpenMP, whose setting is one per
 // thread). The setting is put back, since the thread may be the user's.
 class OneThread {
  public:
-  OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
+  OneThread() : before_(omp_get_max_threads()) {
+    require_room();
+    omp_set_num_threads(1);
+  }
   ~OneThread() { omp_set_num_threads(before_); }
   OneThread(const OneThread&) = delete;
   OneThread& operator=(const OneThread&) = delete;

@@ -1,5 +1,8 @@
 // Norms and products of rows.
+#include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <numeric>
 #include <vector>
 
@@ -41,6 +44,19 @@ float squared_distance(const float* x, const float* y, size_t n) {
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
+// The bits of the largest |x[i]|. Without their signs, the bits of floats are in the order of their values, and those
+// of NaN above all others.
+int32_t largest_bits(const float* x, size_t n) {
+  const FloatTag d;
+  const hn::RebindToSigned<FloatTag> as_bits;
+  const size_t step = hn::Lanes(d);
+  auto most = hn::Zero(as_bits);
+  size_t i = 0;
+  for (; i + step <= n; i += step) most = hn::Max(most, hn::BitCast(as_bits, hn::Abs(hn::LoadU(d, x + i))));
+  if (i < n) most = hn::Max(most, hn::BitCast(as_bits, hn::Abs(load_part(d, x + i, n - i))));
+  return hn::GetLane(hn::MaxOfLanes(as_bits, most));
+}
+
 }  // namespace bw::backend::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -51,6 +67,7 @@ HWY_EXPORT(rms_norm_run);
 HWY_EXPORT(squared_norm);
 HWY_EXPORT(squared_distance);
 HWY_EXPORT(dot_of_rows);
+HWY_EXPORT(largest_bits);
 
 void rms_norm(ThreadPool& pool, ConstView x, std::span<const float> weight, float eps, View y) {
   const size_t n = weight.size();
@@ -78,6 +95,15 @@ void row_ratios(const ConstView* numerator, ConstView denominator, View out, dou
     total += ratio;
   }
   if (sum) *sum += total;
+}
+
+float largest_magnitude(ThreadPool& pool, ConstView x, float least) {
+  const auto of_row = &HWY_DYNAMIC_DISPATCH(largest_bits);
+  std::vector<int32_t> bits(x.rows + 1, std::bit_cast<int32_t>(std::abs(least)));
+  parallel_rows(pool, x.rows, x.cols, [&](size_t first, size_t count) {
+    for (size_t r = first; r < first + count; ++r) bits[r] = of_row(x.row(r), x.cols);
+  });
+  return std::bit_cast<float>(*std::max_element(bits.begin(), bits.end()));
 }
 
 double dot(ThreadPool& pool, ConstView a, ConstView b) {

@@ -45,6 +45,8 @@ void rms_norm(ThreadPool& pool, ConstView x, std::span<const float> weight, floa
 void row_squared_norms(ThreadPool& pool, ConstView x, const ConstView* minus, View out);
 // numerator: null for ones; sum: may be null
 void row_ratios(const ConstView* numerator, ConstView denominator, View out, double* sum);
+// The largest of `least` >= 0 and of all |x|; NaN if one of them is.
+float largest_magnitude(ThreadPool& pool, ConstView x, float least);
 // Σ a ∘ b
 double dot(ThreadPool& pool, ConstView a, ConstView b);
 

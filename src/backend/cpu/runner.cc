@@ -136,6 +136,10 @@ struct Dispatch {
     row_ratios(Optional(o.numerator).pointer(), floats(o.denominator), floats(o.out),
                o.sum.memory ? view_of<double>(o.sum).data : nullptr);
   }
+  void operator()(const op::LargestMagnitude& o) const {
+    float& largest = *floats(o.largest).data;
+    largest = largest_magnitude(c.pool, floats(o.x), largest);
+  }
   void operator()(const op::Attention& o) const {
     if (o.q.rows == 0) return;
     attention(c.pool, floats(o.q), floats(o.k), floats(o.v), o.sequences, o.shape, floats(o.out));

@@ -54,6 +54,8 @@ void row_squared_norms(cudaStream_t stream, ConstFloats x, ConstFloats minus, Fl
 // numerator: data null for 1; sum: or null
 void row_ratios(cudaStream_t stream, ConstFloats numerator, ConstFloats denominator, Floats out, double* sum);
 void dot(cudaStream_t stream, Scratch& scratch, ConstFloats a, ConstFloats b, double* sum);
+// *largest = the largest of it and of all |x|; NaN if one of them is
+void largest_magnitude(cudaStream_t stream, Scratch& scratch, ConstFloats x, float* largest);
 void count_differences(cudaStream_t stream, Scratch& scratch, ConstBytes a, ConstBytes b, int32_t* count);
 // *sum += Σ values[i], i < n
 void add_up(cudaStream_t stream, const double* values, size_t n, double* sum);

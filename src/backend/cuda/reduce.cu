@@ -73,6 +73,28 @@ __global__ void row_differences_kernel(ConstBytes a, ConstBytes b, int32_t* coun
   if (threadIdx.x == 0) counts[r] = total;
 }
 
+struct Largest {
+  __device__ float operator()(float a, float b) const { return a > b || a != a ? a : b; }  // NaN stays
+};
+
+__global__ void row_largest_kernel(ConstFloats x, float* largest) {
+  __shared__ float scratch[kMostThreads];
+  const size_t r = blockIdx.x;
+  float most = 0;
+  for (size_t c = threadIdx.x; c < x.cols; c += blockDim.x) most = Largest()(fabsf(x(r, c)), most);
+  const float of_row = block_reduce(most, scratch, Largest());
+  if (threadIdx.x == 0) largest[r] = of_row;
+}
+
+// *largest = the largest of it and of n values, by one block.
+__global__ void largest_kernel(const float* values, size_t n, float* largest) {
+  __shared__ float scratch[kMostThreads];
+  float most = *largest;
+  for (size_t i = threadIdx.x; i < n; i += blockDim.x) most = Largest()(values[i], most);
+  const float of_all = block_reduce(most, scratch, Largest());
+  if (threadIdx.x == 0) *largest = of_all;
+}
+
 // *sum += Σ values, by one block.
 template <typename In, typename T>
 __global__ void add_up_kernel(const In* values, size_t n, size_t stride, T* sum) {
@@ -128,6 +150,13 @@ void dot(cudaStream_t stream, Scratch& scratch, ConstFloats a, ConstFloats b, do
   double* const rows = scratch.take<double>(a.rows);
   BW_LAUNCH(row_dots_kernel, as_grid(a.rows), threads_for(a.cols), 0, stream, a, b, rows);
   add_up(stream, rows, a.rows, sum);
+}
+
+void largest_magnitude(cudaStream_t stream, Scratch& scratch, ConstFloats x, float* largest) {
+  if (x.rows == 0 || x.cols == 0) return;
+  float* const rows = scratch.take<float>(x.rows);
+  BW_LAUNCH(row_largest_kernel, as_grid(x.rows), threads_for(x.cols), 0, stream, x, rows);
+  BW_LAUNCH(largest_kernel, 1, threads_for(x.rows), 0, stream, rows, x.rows, largest);
 }
 
 void count_differences(cudaStream_t stream, Scratch& scratch, ConstBytes a, ConstBytes b, int32_t* count) {

@@ -51,6 +51,10 @@ struct Dispatch {
   void operator()(const op::RowRatios& o) const {
     row_ratios(s, floats(o.numerator), floats(o.denominator), floats(o.out), view_of<double>(o.sum).data);
   }
+  void operator()(const op::LargestMagnitude& o) const {
+    Scratch scratch(allocate);
+    largest_magnitude(s, scratch, floats(o.x), floats(o.largest).data);
+  }
   void operator()(const op::Attention& o) const { attention(s, o); }
   void operator()(const op::AttentionCached& o) const { attention_cached(s, o); }
   void operator()(const op::TokenNll& o) const { token_nll(s, floats(o.logits), indices(o.targets), floats(o.nll)); }

@@ -59,6 +59,7 @@ inline const OpCases kOpCases[] = {
     {index_of<op::RowSquaredNorms>(), row_norms_cases},
     {index_of<op::WeightedDifference>(), weighted_difference_cases},
     {index_of<op::RowRatios>(), row_ratios_cases},
+    {index_of<op::LargestMagnitude>(), largest_magnitude_cases},
     {index_of<op::Attention>(), attention_cases},
     {index_of<op::AttentionCached>(), attention_cached_cases},
     {index_of<op::TokenNll>(), token_nll_cases},

@@ -1,5 +1,5 @@
 // Cases of the operations on elements and rows: RmsNorm, Add, Scale, GatedActivation, Softcap, Rope, RowSquaredNorms,
-// WeightedDifference and RowRatios.
+// WeightedDifference, RowRatios and LargestMagnitude.
 #pragma once
 
 #include "backend/cases/case.h"
@@ -304,6 +304,43 @@ inline std::vector<Case> row_ratios_cases() {
   cases.push_back(row_ratios_case(40, {true, true, InPlace::kFirst}));
   cases.push_back(row_ratios_case(40, {true, true, InPlace::kSecond}));
   cases.push_back(row_ratios_case(40, {false, false, InPlace::kSecond}));
+  return cases;
+}
+
+inline Case largest_magnitude_case(std::string name, const std::vector<float>& x, size_t rows, float before) {
+  const size_t cols = rows == 0 ? 8 : x.size() / rows;
+  Case c{fmt::format("{}, {} x {}, at least {}", name, rows, cols, before),
+         {beside(operand(x, rows, cols), 2, 1), operand(std::vector<float>{before}, 1, 1)},
+         {}};
+  c.op = [](Backend&, std::span<const Tensor> t) { return op::LargestMagnitude{t[0], t[1]}; };
+  c.reference = [](const Operands& operands) {
+    float largest = operands[1].as<float>()[0];
+    for (const float v : operands[0].as<float>()) {
+      if (std::isnan(v) || std::abs(v) > largest) largest = std::abs(v);
+      if (std::isnan(largest)) break;
+    }
+    return same_as(1, operand(std::vector<float>{largest}, 1, 1));
+  };
+  return c;
+}
+
+// The largest is at any place, of either sign; one that is no number too.
+inline std::vector<Case> largest_magnitude_cases() {
+  std::vector<Case> cases = {largest_magnitude_case("none", {}, 0, 2.5f), largest_magnitude_case("none", {}, 3, 2.5f),
+                             large(largest_magnitude_case("many", random_floats(300 * 700, 5), 300, 0))};
+  const auto with = [&](size_t n, size_t at, float value, float before) {
+    std::vector<float> x = random_floats(3 * n, n);
+    x[at] = value;
+    cases.push_back(largest_magnitude_case(fmt::format("{} at {}", value, at), x, 3, before));
+  };
+  for (const size_t n : kWidths) {
+    with(n, 0, 7.0f, 0.0f);
+    with(n, 3 * n - 1, -7.0f, 0.5f);
+    with(n, n + n / 2, 70000.0f, 70001.0f);
+    with(n, 2 * n, -INFINITY, 1.0f);
+    with(n, n / 2, std::nanf(""), INFINITY);
+    with(n, n / 2, INFINITY, std::nanf(""));
+  }
   return cases;
 }
 
