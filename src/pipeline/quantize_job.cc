@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "bitwright/units.h"
+#include "calib/sources.h"
 #include "pipeline/compile.h"
 #include "pipeline/job.h"
 #include "pipeline/layer_quantizer.h"
@@ -82,12 +83,22 @@ struct Target {
   std::string name() const { return bpw > 0 ? fmt::format("{}bpw", bpw) : "size"; }
 };
 
+// What the rows of given text depend on besides the text.
+std::string mix_key(const CalibrationOptions& c) {
+  if (c.weights.empty()) return {};  // the files are one text
+  std::string key;
+  for (const calib::Source& source : calib::find_sources(c.files, c.weights)) {
+    key += fmt::format("{} {}\n", *source.weight, source.files.size());
+  }
+  return key;
+}
+
 // Of all that the result of a target depends on and that is known before any work.
 std::string target_key(const Run& run, const QuantizeOptions& o, const JobIdentity& identity,
                        const std::optional<Measurement>& measurement, double bpw) {
   const CalibrationOptions& c = o.calibration;
   return piece_key({engine_key(run), identity.model, identity.text, fmt::format("{} {} {}", c.rows, c.length, c.seed),
-                    measurement ? to_json(*measurement).dump() : "",
+                    mix_key(c), measurement ? to_json(*measurement).dump() : "",
                     fmt::format("{} {} {} {} {}", bpw, o.size.value_or(0), o.head_bits.value_or(0), o.shard_bytes,
                                 static_cast<int>(o.effort))});
 }

@@ -196,6 +196,38 @@ TEST_F(Resume, ChangedOptionsRedoOnlyWhatDependsOnThem) {
   EXPECT_EQ(contents(dir_ / "out"), contents(dir_ / "fresh"));
 }
 
+TEST_F(Resume, OtherWeightsOfTheSameTextsAreOtherRows) {
+  const fs::path other = dir_ / "other.txt";
+  std::string text;
+  for (int i = 0; text.size() < 3000; ++i) text += "Numbers " + std::to_string(7 * i) + " and no more; ";
+  write_text(other, text);
+  const auto weighed = [&](const std::string& output, std::vector<double> weights) {
+    QuantizeOptions o = options(output);
+    o.calibration.files = {text_, other};
+    o.calibration.weights = std::move(weights);
+    return o;
+  };
+  quantize(weighed("fresh", {1, 3}));
+  const auto fresh = contents(dir_ / "fresh");
+  int resumed = 0;
+  for (int n = 1; stopped_at(weighed("out", {3, 1}), n); ++n) {
+    resumed += fs::exists(dir_ / "out.work");
+    quantize(weighed("out", {1, 3}));
+    EXPECT_EQ(contents(dir_ / "out"), fresh) << n;
+    fs::remove_all(dir_ / "out");
+  }
+  EXPECT_GT(resumed, 3);
+  // The one output is finished already, and what is asked for is another.
+  QuantizeOptions two = weighed("out", {3, 1});
+  two.bpw = {4.5, 6.0};
+  fs::remove_all(dir_ / "out");
+  two.engine.interrupted = [&] { return fs::exists(dir_ / "out-4.5bpw"); };
+  test::expect_error([&] { quantize(two); }, ErrorCode::kInterrupted, {"is kept in"});
+  two.engine.interrupted = nullptr;
+  two.calibration.weights = {1, 3};
+  test::expect_error([&] { quantize(two); }, ErrorCode::kUsage, {"out-4.5bpw: it exists already"});
+}
+
 TEST_F(Resume, AMeasurementGoesOnToo) {
   MeasureOptions m{kModel, dir_ / "whole.json", {{text_}, 4, 32, 1}, {{}, false, 0}, {}};
   measure(m);
