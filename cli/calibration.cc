@@ -1,5 +1,4 @@
 // Calibration on the command line: --calib, and what goes with it.
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -91,11 +90,9 @@ WeighedPath parse_source(const std::string& text) {
   std::error_code ignored;
   const size_t colon = text.rfind(':');
   if (colon == std::string::npos || colon == 0 || fs::exists(text, ignored)) return {text, {}};
-  double weight = 0;
-  const char *begin = text.data() + colon + 1, *end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(begin, end, weight);
-  if (error != std::errc() || stop != end) return {text, {}};
-  if (std::isfinite(weight) && weight > 0) return {text.substr(0, colon), weight};
+  const auto weight = parse_number<double>(std::string_view(text).substr(colon + 1));
+  if (!weight) return {text, {}};
+  if (std::isfinite(*weight) && *weight > 0) return {text.substr(0, colon), weight};
   throw Error(ErrorCode::kUsage, fmt::format("--calib {}: the weight is not above 0", text),
               "give a share of the rows, such as text.txt:2");
 }

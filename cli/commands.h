@@ -1,6 +1,7 @@
 // The subcommands. Each declares its options on the app it is given and runs when it is the one that was called.
 #pragma once
 
+#include <charconv>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -35,6 +36,17 @@ struct CommonOptions {
 void add_common_options(CLI::App& command, CommonOptions& common);
 // The engine options they stand for, with progress shown on stderr.
 EngineOptions engine_options(const CommonOptions& common);
+
+// The number that all of the text is; none: it is not one.
+template <typename T>
+std::optional<T> parse_number(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+}
+
+// "; did you mean WORD?" for a word that is none of the known ones, or nothing.
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& known);
 
 // Refuses what is not a whole number from `least` to `most`, in one line.
 CLI::Validator whole_number(uint64_t least, uint64_t most);

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <fstream>
 
@@ -10,32 +9,33 @@
 #include "console.h"
 
 namespace bw::cli {
-CLI::Validator whole_number(uint64_t least, uint64_t most) {
-  const auto check = [least, most](const std::string& text) {
-    uint64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    const bool good = error == std::errc() && end == text.data() + text.size() && value >= least && value <= most;
-    return good ? std::string() : fmt::format("{} is not a whole number from {} to {}", text, least, most);
+
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& known) {
+  const auto near = nearest_word(word, known);
+  return near ? "; did you mean " + *near + "?" : std::string();
+}
+
+namespace {
+
+template <typename T>
+CLI::Validator within(T least, T most, const char* what) {
+  const auto check = [=](const std::string& text) {
+    const auto value = parse_number<T>(text);
+    const bool good = value && *value >= least && *value <= most;
+    return good ? std::string() : fmt::format("{} is not a {} from {} to {}", text, what, least, most);
   };
   return CLI::Validator(check, "");
 }
 
-CLI::Validator number(double least, double most) {
-  const auto check = [least, most](const std::string& text) {
-    double value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    const bool good = error == std::errc() && end == text.data() + text.size() && value >= least && value <= most;
-    return good ? std::string() : fmt::format("{} is not a number from {} to {}", text, least, most);
-  };
-  return CLI::Validator(check, "");
-}
+}  // namespace
+
+CLI::Validator whole_number(uint64_t least, uint64_t most) { return within(least, most, "whole number"); }
+CLI::Validator number(double least, double most) { return within(least, most, "number"); }
 
 void one_of(CLI::Option& option, const std::vector<std::string>& words) {
   const auto check = [words](const std::string& text) {
     if (std::find(words.begin(), words.end(), text) != words.end()) return std::string();
-    const auto near = nearest_word(text, words);
-    return fmt::format("'{}' is none of {}{}", text, fmt::join(words, ", "),
-                       near ? "; did you mean " + *near + "?" : "");
+    return fmt::format("'{}' is none of {}{}", text, fmt::join(words, ", "), did_you_mean(text, words));
   };
   option.check(CLI::Validator(check, ""))->type_name(fmt::format("{}", fmt::join(words, "|")));
 }
@@ -82,7 +82,6 @@ EngineOptions engine_options(const CommonOptions& common) {
     engine.device_memory = parse_bytes(*common.device_memory, "--device-memory");
     if (engine.device_memory == 0) throw Error(ErrorCode::kUsage, "--device-memory: it must be more than 0");
   }
-  if (common.trace && common.trace->empty()) throw Error(ErrorCode::kUsage, "--trace: the name of the file is empty");
   engine.trace = common.trace.value_or("");
   engine.interrupted = [] { return interrupted(); };
   Console::get().configure({common.log == "json", common.quiet, common.verbose});
@@ -114,18 +113,15 @@ void print_profile(const CommonOptions& common, const std::vector<StageTime>& st
 std::vector<double> parse_bpw(const std::vector<std::string>& texts) {
   std::vector<double> values;
   for (const std::string& text : texts) {
-    const char* at = text.data();
-    const char* const end = at + text.size();
-    while (true) {
-      double value = 0;
-      const auto [stop, error] = std::from_chars(at, end, value);
-      if (error != std::errc() || (stop != end && *stop != ',')) {
+    for (size_t begin = 0; begin <= text.size();) {
+      const size_t end = std::min(text.find(',', begin), text.size());
+      const auto value = parse_number<double>(std::string_view(text).substr(begin, end - begin));
+      if (!value) {
         throw Error(ErrorCode::kUsage, fmt::format("--bpw {}: it is no list of numbers", text),
                     "give one, or several such as 3.0,4.0");
       }
-      values.push_back(value);
-      if (stop == end) break;
-      at = stop + 1;
+      values.push_back(*value);
+      begin = end + 1;
     }
   }
   return values;
@@ -133,9 +129,7 @@ std::vector<double> parse_bpw(const std::vector<std::string>& texts) {
 
 std::optional<int> parse_head_bits(const std::string& text) {
   if (text == "auto") return std::nullopt;
-  int bits = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bits);
-  if (error == std::errc() && end == text.data() + text.size()) return bits;
+  if (const auto bits = parse_number<int>(text)) return bits;
   throw Error(ErrorCode::kUsage, fmt::format("--head-bits {}: it is neither a number of bits nor auto", text),
               nearest_word(text, {"auto"}) ? "did you mean auto?" : "give 2, 3, 4, 5, 6, 8, 16 or auto");
 }

@@ -36,10 +36,10 @@ void check_command(const CLI::App& app, int argc, char** argv) {
     if (command->get_name() == argv[1]) return;
   }
   const std::vector<std::string> known = bw::cli::command_names(app);
-  const auto near = bw::nearest_word(argv[1], known);
+  const std::string near = bw::cli::did_you_mean(argv[1], known);
   throw bw::Error(bw::ErrorCode::kUsage,
-                  near ? fmt::format("'{}' is no command; did you mean {}?", argv[1], *near)
-                       : fmt::format("'{}' is no command; the commands are {}", argv[1], fmt::join(known, ", ")),
+                  fmt::format("'{}' is no command{}", argv[1],
+                              near.empty() ? fmt::format("; the commands are {}", fmt::join(known, ", ")) : near),
                   "see bitwright --help");
 }
 
@@ -48,9 +48,8 @@ std::string unknown_option(const CLI::App& command) {
   for (const std::string& word : command.remaining()) {
     if (word.size() < 2 || word[0] != '-') continue;
     const std::string name = word.substr(0, word.find('='));
-    const auto near = bw::nearest_word(name, bw::cli::option_names(command));
     return fmt::format("{}: {} has no such option{}", name, command.get_name(),
-                       near ? "; did you mean " + *near + "?" : "");
+                       bw::cli::did_you_mean(name, bw::cli::option_names(command)));
   }
   return {};
 }

@@ -160,8 +160,7 @@ void add_man(CLI::App& app, Action& action) {
   const auto check = [&app](const std::string& name) {
     const std::vector<std::string> known = command_names(app);
     if (std::find(known.begin(), known.end(), name) != known.end()) return std::string();
-    const auto near = nearest_word(name, known);
-    return fmt::format("'{}' is no command{}", name, near ? "; did you mean " + *near + "?" : "");
+    return fmt::format("'{}' is no command{}", name, did_you_mean(name, known));
   };
   page->check(CLI::Validator(check, ""));
   c->add_option("-o,--output", s->directory, "Directory to write all pages to, instead")

@@ -30,6 +30,8 @@ constexpr float to_float(Half h) {
   return sign ? -magnitude : magnitude;
 }
 
+inline constexpr float kLargestHalf = 65504.0f;
+
 constexpr Half to_half(float x) {
   const uint32_t u = std::bit_cast<uint32_t>(x);
   const uint32_t sign = (u >> 16) & 0x8000u;

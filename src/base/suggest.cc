@@ -4,12 +4,12 @@
 #include <array>
 #include <cstddef>
 
+#include "base/ascii.h"
+
 namespace bw {
 namespace {
 
 constexpr size_t kLongest = 256;
-
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 // Optimal string alignment: no part of a word is changed twice.
 size_t distance(std::string_view a, std::string_view b) {
@@ -20,9 +20,10 @@ size_t distance(std::string_view a, std::string_view b) {
     std::rotate(rows.begin(), rows.begin() + 2, rows.end());
     rows[0][0] = i;
     for (size_t j = 1; j <= b.size(); ++j) {
-      const bool same = lower(a[i - 1]) == lower(b[j - 1]);
+      const bool same = ascii_lower(a[i - 1]) == ascii_lower(b[j - 1]);
       rows[0][j] = std::min({rows[1][j] + 1, rows[0][j - 1] + 1, rows[1][j - 1] + (same ? 0 : 1)});
-      const bool exchanged = i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) && lower(a[i - 2]) == lower(b[j - 1]);
+      const bool exchanged = i > 1 && j > 1 && ascii_lower(a[i - 1]) == ascii_lower(b[j - 2]) &&
+                             ascii_lower(a[i - 2]) == ascii_lower(b[j - 1]);
       if (exchanged) rows[0][j] = std::min(rows[0][j], rows[2][j - 2] + 1);
     }
   }

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/ascii.h"
 #include "bitwright/error.h"
 
 namespace bw {
@@ -30,8 +31,7 @@ uint64_t parse_bytes(std::string_view text, std::string_view option) {
   if (error != std::errc{} || !(value >= 0) || !std::isfinite(value)) throw fail();
   std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
   while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
-  std::string lower;
-  for (char c : unit) lower += static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
+  std::string lower = ascii_lower(std::string(unit));
   if (!lower.empty() && lower.back() == 'b') lower.pop_back();
   double factor = 1;
   const std::string_view prefixes = "kmgtp";

@@ -160,7 +160,7 @@ void take_rows(const Part& part, size_t count, std::span<CalibrationSource> sour
                 fmt::format("give --calib-rows of at most {} and --calib-length {}", there, part.row_length));
   }
   for (size_t i = 0; i < count; ++i) {
-    const size_t row = count == there ? i : (2 * i + 1) * there / (2 * count);  // as some_of()
+    const size_t row = spread_row(i, count, there);  // of all of them: each
     const auto first = part.ids.begin() + static_cast<ptrdiff_t>(row * length);
     mix.rows.ids.insert(mix.rows.ids.end(), first, first + static_cast<ptrdiff_t>(length));
     mix.row_sources.push_back(part.origins[row]);

@@ -68,13 +68,15 @@ Rows rows_from_stream(std::span<const uint32_t> stream, std::span<const uint32_t
   return rows;
 }
 
+size_t spread_row(size_t i, size_t count, size_t all) { return (2 * i + 1) * all / (2 * count); }
+
 Rows some_of(const Rows& rows, size_t count) {
   if (count >= rows.count()) return rows;
   Rows some;
   some.length = rows.length;
   some.source = rows.source;
   for (size_t i = 0; i < count; ++i) {
-    const std::span<const uint32_t> row = rows.row((2 * i + 1) * rows.count() / (2 * count));
+    const std::span<const uint32_t> row = rows.row(spread_row(i, count, rows.count()));
     some.ids.insert(some.ids.end(), row.begin(), row.end());
   }
   return some;

@@ -33,6 +33,8 @@ Rows rows_from_stream(std::span<const uint32_t> stream, std::span<const uint32_t
 // Where in a stream of `tokens` tokens the row `i` of `count` begins, which takes `body` of them.
 size_t row_start(size_t i, size_t count, size_t tokens, size_t body);
 
+// The i-th of `count` rows of `all`, at even distances.
+size_t spread_row(size_t i, size_t count, size_t all);
 // `count` of the rows, at even distances; all of them if there are no more.
 Rows some_of(const Rows& rows, size_t count);
 

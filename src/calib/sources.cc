@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <glob.h>
 
+#include "base/ascii.h"
 #include "bitwright/error.h"
 #include "bitwright/suggest.h"
 
@@ -18,9 +19,7 @@ namespace fs = std::filesystem;
 bool is_hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
 
 bool is_text(const fs::path& path) {
-  std::string ending = path.extension().string();
-  std::transform(ending.begin(), ending.end(), ending.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  const std::string ending = ascii_lower(path.extension().string());
   return ending == ".txt" || ending == ".jsonl";
 }
 

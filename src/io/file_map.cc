@@ -56,7 +56,8 @@ void refuse_lfs_pointer(std::string_view begin, const std::filesystem::path& pat
               "fetch the file: git lfs pull in the model directory");
 }
 
-FileMap::FileMap(const std::filesystem::path& path) : path_(path) {
+FileMap::FileMap(const std::filesystem::path& path) : FileMap() {  // so that it is unmapped whatever is thrown
+  path_ = path;
   check_link(path);
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe is refused below, not waited for
   if (fd < 0) fail(path, "cannot open", errno);
@@ -67,14 +68,6 @@ FileMap::FileMap(const std::filesystem::path& path) : path_(path) {
     close(fd);
     if (known) throw Error(ErrorCode::kIo, path.string() + ": not a regular file");
     fail(path, "cannot stat", error);
-  }
-  char begin[64];
-  const ssize_t got = pread(fd, begin, sizeof(begin), 0);
-  try {
-    refuse_lfs_pointer({begin, static_cast<size_t>(std::max<ssize_t>(0, got))}, path);
-  } catch (...) {
-    close(fd);
-    throw;
   }
   size_ = static_cast<size_t>(info.st_size);
   void* data = size_ == 0 ? nullptr : mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd, 0);
@@ -87,6 +80,7 @@ FileMap::FileMap(const std::filesystem::path& path) : path_(path) {
   }
   if (data == MAP_FAILED) fail(path, "cannot map", error);
   data_ = static_cast<const std::byte*>(data);
+  refuse_lfs_pointer({reinterpret_cast<const char*>(data_), size_}, path);
 }
 
 FileMap::~FileMap() {

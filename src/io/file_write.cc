@@ -64,9 +64,26 @@ fs::path link_target(fs::path path) {
   return path;
 }
 
-constexpr size_t kLargestWrite = size_t{1} << 30;  // Linux writes, and reads, at most 2 GiB at once
-
 std::atomic<WriteFault> write_fault = nullptr;
+
+// Moves all of the bytes by calls of move(bytes left, how many at most), which are of the system's kind.
+template <typename Byte, typename Move>
+void move_all(const fs::path& path, const char* what, std::span<Byte> data, const Move& move) {
+  constexpr size_t kMostAtOnce = size_t{1} << 30;  // Linux writes, and reads, at most 2 GiB at once
+  while (!data.empty()) {
+    const ssize_t n = move(data.data(), std::min(data.size(), kMostAtOnce));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) fail(path, what, n < 0 ? errno : EIO);
+    data = data.subspan(static_cast<size_t>(n));
+  }
+}
+
+template <typename Move>
+void write_all(const fs::path& path, std::span<const std::byte> data, const Move& move) {
+  const WriteFault fault = write_fault;
+  if (fault != nullptr && fault()) fail(path, "cannot write", ENOSPC);
+  move_all(path, "cannot write", data, move);
+}
 
 fs::path directory_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
@@ -94,15 +111,8 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(std::span<const std::byte> data) {
-  const WriteFault fault = write_fault;
-  if (fault != nullptr && fault()) fail(path_, "cannot write", ENOSPC);
-  while (!data.empty()) {
-    const ssize_t n = ::write(fd_, data.data(), std::min(data.size(), kLargestWrite));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail(path_, "cannot write", errno);
-    data = data.subspan(static_cast<size_t>(n));
-    size_ += static_cast<uint64_t>(n);
-  }
+  write_all(path_, data, [&](const std::byte* from, size_t n) { return ::write(fd_, from, n); });
+  size_ += data.size();
 }
 
 void AtomicFile::commit() {
@@ -127,25 +137,13 @@ ScratchFile::ScratchFile(const fs::path& directory) {
 ScratchFile::~ScratchFile() { close(fd_); }
 
 void ScratchFile::write(uint64_t offset, std::span<const std::byte> data) {
-  const WriteFault fault = write_fault;
-  if (fault != nullptr && fault()) fail(path_, "cannot write", ENOSPC);
-  while (!data.empty()) {
-    const ssize_t n = pwrite(fd_, data.data(), std::min(data.size(), kLargestWrite), static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail(path_, "cannot write", errno);
-    data = data.subspan(static_cast<size_t>(n));
-    offset += static_cast<uint64_t>(n);
-  }
+  const auto at = [&](const std::byte* from) { return static_cast<off_t>(offset) + (from - data.data()); };
+  write_all(path_, data, [&](const std::byte* from, size_t n) { return pwrite(fd_, from, n, at(from)); });
 }
 
 void ScratchFile::read(uint64_t offset, std::span<std::byte> data) const {
-  while (!data.empty()) {
-    const ssize_t n = pread(fd_, data.data(), std::min(data.size(), kLargestWrite), static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) fail(path_, "cannot read", n < 0 ? errno : EIO);
-    data = data.subspan(static_cast<size_t>(n));
-    offset += static_cast<uint64_t>(n);
-  }
+  const auto at = [&](const std::byte* to) { return static_cast<off_t>(offset) + (to - data.data()); };
+  move_all(path_, "cannot read", data, [&](std::byte* to, size_t n) { return pread(fd_, to, n, at(to)); });
 }
 
 void write_file(const fs::path& path, std::string_view text) {

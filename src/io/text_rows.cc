@@ -1,10 +1,10 @@
 #include "io/text_rows.h"
 
 #include <algorithm>
-#include <cctype>
 #include <fstream>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/utf8.h"
 #include "bitwright/error.h"
 #include "io/file_write.h"
@@ -17,12 +17,7 @@ namespace {
   throw Error(ErrorCode::kModel, name + ": " + what, hint);
 }
 
-std::string ending_of(const std::filesystem::path& path) {
-  std::string ending = path.extension().string();
-  std::transform(ending.begin(), ending.end(), ending.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return ending;
-}
+std::string ending_of(const std::filesystem::path& path) { return ascii_lower(path.extension().string()); }
 
 // Refuses what is not text before its bytes are called invalid UTF-8.
 void check_kind(std::string_view contents, const std::string& name, const std::string& ending) {

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "bitwright/bitwright.h"
 #include "pipeline/output_file.h"
+#include "pipeline/output_place.h"
 
 namespace bw::pipeline {
 namespace {
@@ -54,9 +55,7 @@ fs::path work_path(const WorkOptions& options, const fs::path& model, const fs::
   if (path.empty() && fs::exists(output) && !fs::is_regular_file(output) && !fs::is_directory(output)) {
     path = fs::temp_directory_path() / "bitwright.work";
   } else if (path.empty()) {
-    path = output.lexically_normal();
-    if (!path.has_filename()) path = path.parent_path();
-    path += ".work";
+    path = beside(output, ".work");
   }
   for (const auto& [other, what] : {std::pair{model, "the model directory"}, std::pair{output, "the output"}}) {
     if (!is_inside(other, path)) continue;

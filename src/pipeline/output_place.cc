@@ -15,13 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path with_suffix(const fs::path& output, const char* suffix) {
-  fs::path clean = output.lexically_normal();
-  if (!clean.has_filename()) clean = clean.parent_path();
-  clean += suffix;
-  return clean;
-}
-
 // Where among its last steps a run was killed.
 enum class Stopped {
   kElsewhere,
@@ -36,8 +29,15 @@ Stopped stopped_at(const fs::path& output) {
 
 }  // namespace
 
-fs::path partial_of(const fs::path& output) { return with_suffix(output, ".partial"); }
-fs::path replaced_of(const fs::path& output) { return with_suffix(output, ".replaced"); }
+fs::path beside(const fs::path& output, std::string_view suffix) {
+  fs::path clean = output.lexically_normal();
+  if (!clean.has_filename()) clean = clean.parent_path();
+  clean += suffix;
+  return clean;
+}
+
+fs::path partial_of(const fs::path& output) { return beside(output, ".partial"); }
+fs::path replaced_of(const fs::path& output) { return beside(output, ".replaced"); }
 
 void check_output_path(const fs::path& model, const fs::path& output, bool overwrite) {
   if (is_inside(model, output)) {

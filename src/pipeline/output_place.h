@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string_view>
 
 namespace bw::pipeline {
 
@@ -10,6 +11,8 @@ namespace bw::pipeline {
 // is ours, and as OUTPUT it is complete.
 inline constexpr const char* kPartialMarker = ".bitwright-partial";
 
+// OUTPUT with `suffix` at the end of its last component, however the path is written.
+std::filesystem::path beside(const std::filesystem::path& output, std::string_view suffix);
 std::filesystem::path partial_of(const std::filesystem::path& output);
 std::filesystem::path replaced_of(const std::filesystem::path& output);
 

@@ -300,12 +300,7 @@ class QuantizeJob {
 std::vector<fs::path> outputs_of(const QuantizeOptions& o) {
   if (o.bpw.size() <= 1) return {o.output};
   std::vector<fs::path> outputs;
-  for (const double bpw : o.bpw) {
-    fs::path path = o.output.lexically_normal();
-    if (!path.has_filename()) path = path.parent_path();
-    path += fmt::format("-{}bpw", bpw);
-    outputs.push_back(std::move(path));
-  }
+  for (const double bpw : o.bpw) outputs.push_back(beside(o.output, fmt::format("-{}bpw", bpw)));
   return outputs;
 }
 

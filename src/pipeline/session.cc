@@ -11,6 +11,7 @@
 #include "codec/exl2.h"
 #include "io/file_write.h"
 #include "model/finite.h"
+#include "quant/held_out.h"
 
 namespace bw::pipeline {
 backend::Precision precision_of(Arithmetic arithmetic) {
@@ -116,7 +117,7 @@ uint64_t device_bytes_needed(const model::ModelConfig& c, size_t tokens) {
   // The layer's weights as floats and packed, the next one's as floats; the widest Hessian with its factor; what passes
   // through the layer for one batch; tokens that are held out, at each site.
   const uint64_t layer = 3 * weights_of_layers(c) / c.n_layers + 4 * widest * widest + 4 * kBatchTokens * widest +
-                         nn::kSites * std::min<uint64_t>(tokens / 4, kHeldOutTokens) * widest;
+                         nn::kSites * std::min<uint64_t>(tokens / quant::kHeldOutShare, kHeldOutTokens) * widest;
   return sizeof(float) * (states + layer);
 }
 

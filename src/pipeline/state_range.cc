@@ -5,12 +5,13 @@
 
 #include <fmt/format.h>
 
+#include "base/half.h"
+
 namespace bw::pipeline {
 namespace {
 
 namespace op = backend::op;
 
-constexpr float kLargestHalf = 65504.0f;
 constexpr size_t kStreams = 2;
 
 // Of one stream.

@@ -11,7 +11,6 @@ namespace op = backend::op;
 
 namespace {
 
-constexpr size_t kShare = 4;  // one token of so many is held out
 // Rows of U that are multiplied at once: its zeros below the diagonal are left out by panels.
 constexpr size_t kPanel = 512;
 
@@ -21,7 +20,7 @@ HeldOutTokens::HeldOutTokens(backend::Backend& device, size_t linears, size_t to
                              backend::Precision precision)
     : device_(&device),
       tokens_(tokens),
-      most_(std::min(most, tokens / kShare)),
+      most_(std::min(most, tokens / kHeldOutShare)),
       precision_(precision),
       linears_(linears),
       x_(device.zeros(most_, in)) {
@@ -46,9 +45,9 @@ void HeldOutTokens::add(size_t linear, const Tensor& x, const Tensor& gains) {
 // Keeps as many of the batch's as keep the share even.
 void HeldOutTokens::begin_batch(const Tensor& x) {
   seen_ += x.rows;
-  const size_t held = most_ == 0 ? 0 : x.rows / kShare;
+  const size_t held = most_ == 0 ? 0 : x.rows / kHeldOutShare;
   held_out_ += held;
-  const size_t kept = std::min({held, most_ - kept_, held_out_ * most_ / (tokens_ / kShare) - kept_});
+  const size_t kept = std::min({held, most_ - kept_, held_out_ * most_ / (tokens_ / kHeldOutShare) - kept_});
   part_ = {x.rows - held, kept, kept_};
   kept_ += kept;
   if (kept > 0) device_->enqueue(op::Copy{x.rows_slice(x.rows - kept, kept), x_.rows_slice(part_.at, kept)});

@@ -7,6 +7,8 @@
 
 namespace bw::quant {
 
+inline constexpr size_t kHeldOutShare = 4;  // one token of so many is held out
+
 // Hessians Σ gain x xᵀ over three quarters of the tokens, for linears that read the same inputs x but count tokens each
 // in its own way, and some of the other tokens to hold against them. All calls enqueue work; nothing is waited for.
 class HeldOutTokens {

@@ -11,6 +11,7 @@
 #include "io/file_write.h"
 #include "io/piece_file.h"
 #include "support/files.h"
+#include "support/stopped.h"
 #include "support/temp_dir.h"
 
 namespace bw {
@@ -86,15 +87,7 @@ class ForgedPieces : public testing::Test {
   void collect(const QuantizeOptions& options, std::map<std::string, std::pair<fs::path, fs::path>>& kinds) {
     for (int n = 1;; ++n) {
       clear();
-      QuantizeOptions o = options;
-      int asked = 0;
-      o.engine.interrupted = [&] { return ++asked >= n; };
-      try {
-        quantize(o);
-        return;
-      } catch (const Error& e) {
-        ASSERT_EQ(e.code(), ErrorCode::kInterrupted) << e.what();
-      }
+      if (!test::stopped_at(options, n)) return;
       if (!fs::exists(dir_ / "out.work")) continue;
       const fs::path saved = dir_ / ("saved-" + std::to_string(folders_));
       for (const auto& entry : fs::recursive_directory_iterator(dir_ / "out.work")) {

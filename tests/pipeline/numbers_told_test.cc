@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "bitwright/bitwright.h"
+#include "support/stopped.h"
 #include "support/temp_dir.h"
 #include "support/tiny_model.h"
 
@@ -84,15 +85,7 @@ TEST_F(NumbersTold, ARunThatGoesOnKnowsWhatStatesTheFirstOneSaw) {
   int stops = 0;
   for (int n = 1;; ++n) {
     fs::remove_all(dir_ / "out");
-    QuantizeOptions o = options(6);
-    int asked = 0;
-    o.engine.interrupted = [&] { return ++asked >= n; };
-    try {
-      quantize(o);
-      break;
-    } catch (const Error& e) {
-      ASSERT_EQ(e.code(), ErrorCode::kInterrupted) << e.what();
-    }
+    if (!test::stopped_at(options(6), n)) break;
     ++stops;
     EXPECT_EQ(warnings(options(6), "beyond what f16 holds"), whole) << n;
   }

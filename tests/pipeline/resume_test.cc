@@ -11,6 +11,7 @@
 #include "io/file_write.h"
 #include "support/errors.h"
 #include "support/files.h"
+#include "support/stopped.h"
 #include "support/temp_dir.h"
 
 namespace bw {
@@ -19,6 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using test::contents;
 using test::read_bytes;
+using test::stopped_at;
 
 const fs::path kModel = fs::path(BW_FIXTURES) / "models" / "llama";
 
@@ -49,19 +51,6 @@ class Resume : public testing::Test {
     return o;
   }
 
-  // Runs until the caller is asked for the n-th time whether to go on, and says no. False: the run was over before.
-  bool stopped_at(QuantizeOptions o, int n) {
-    int asked = 0;
-    o.engine.interrupted = [&] { return ++asked >= n; };
-    try {
-      quantize(o);
-      return false;
-    } catch (const Error& e) {
-      EXPECT_EQ(e.code(), ErrorCode::kInterrupted) << e.what();
-      return true;
-    }
-  }
-
   test::TempDir dir_;
   fs::path text_ = dir_ / "text.txt";
   std::map<std::string, std::string> whole_;
@@ -80,7 +69,7 @@ TEST_F(Resume, AJobThatIsStoppedAgainAndAgainEndsWithTheSameBytes) {
 
 TEST_F(Resume, StoppedAtAnyMomentItGoesOnToTheSameBytes) {
   for (int n = 1;; ++n) {
-    const bool stopped = stopped_at(options("out"), n);
+    const bool stopped = stopped_at(options("out"), n).has_value();
     if (stopped) quantize(options("out"));
     EXPECT_EQ(contents(dir_ / "out"), whole_) << n;
     EXPECT_FALSE(fs::exists(dir_ / "out.work"));
@@ -338,17 +327,11 @@ TEST_F(Resume, WhatIsSaidOfTheWorkFolderIsSo) {
   std::set<std::string> hints;
   for (int n = 1;; ++n) {
     fs::remove_all(dir_ / "out.work");
-    QuantizeOptions o = options("out");
-    int asked = 0;
-    o.engine.interrupted = [&] { return ++asked >= n; };
-    try {
-      quantize(o);
-      break;
-    } catch (const Error& e) {
-      const bool kept = e.hint().find("is kept in") != std::string::npos;
-      EXPECT_EQ(kept, fs::exists(dir_ / "out.work")) << n << e.hint();
-      hints.insert(e.hint());
-    }
+    const auto stopped = stopped_at(options("out"), n);
+    if (!stopped) break;
+    const bool kept = stopped->hint().find("is kept in") != std::string::npos;
+    EXPECT_EQ(kept, fs::exists(dir_ / "out.work")) << n << stopped->hint();
+    hints.insert(stopped->hint());
   }
   EXPECT_EQ(hints.size(), 2u);
 }

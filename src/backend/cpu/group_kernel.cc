@@ -24,7 +24,6 @@ using VI = hn::Vec<DI>;
 // also the order in which equal errors are decided, so it must not depend on the vector length.
 constexpr int kCodeOrder[] = {10, 11, 12, 13, 14, 15, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0};
 constexpr size_t kRowsBetweenChecks = 16;
-constexpr float kLargestHalf = 65504.0f;
 
 // Loads one stripe of N columns of the group into a dense buffer (rows * N) and returns the columns' max|w|.
 HWY_INLINE VF load_stripe(MatrixView<const float> w, size_t col, float* HWY_RESTRICT stripe) {
