@@ -3,6 +3,7 @@
 #include <string>
 #include <unordered_map>
 
+#include <malloc.h>
 #include <omp.h>
 #include <sys/resource.h>
 #include <dnnl.hpp>
@@ -15,12 +16,17 @@ namespace {
 using dnnl::memory;
 
 // oneDNN crashes where it finds no memory for the code that it makes. So under a limit of address space (elsewhere
-// memory is always given) it is called only while there is some left; else std::bad_alloc.
+// memory is always given) it is called only while there is some left; else std::bad_alloc. glibc reserves 64 MiB or
+// more for each thread that allocates for the first time: there it must not, or the room is gone before oneDNN asks.
 void require_room() {
   constexpr size_t kRoomBytes = size_t{64} << 20;
   static const bool limited = [] {
     rlimit limit{};
-    return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return false;
+#ifdef M_ARENA_MAX
+    mallopt(M_ARENA_MAX, 1);
+#endif
+    return true;
   }();
   if (limited) AlignedBuffer<std::byte>{kRoomBytes};  // pages that nobody touches cost nothing
 }
