@@ -257,6 +257,8 @@ void InverseFactor::check() const {
 void HeldOutWeights::check() const {
   check_float(y);
   check_column(gains, y.cols);
+  check_column(own_gains, y.cols);
+  BW_CHECK(share > 0 && share <= 1);
   BW_CHECK(all_gains.dtype == kF32 && all_gains.cols == 1);
   check_column(weights, y.rows);
   check_column(held_out, y.rows);

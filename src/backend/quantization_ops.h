@@ -49,19 +49,24 @@ struct InverseFactor {
 };
 
 // What an error of each row costs on tokens that the factor was not made from. With U as InverseFactor leaves it and
-// y_t = U z_t for such tokens t, y_rt / u_rr is what is left of input r of a token once the rows after it have made up
-// for what they can. y (n, tokens), gains (tokens, 1; what each counts), all_gains (any number, 1; its rows may be apart); weights (n, 1) = 1
-// / u_rr²; held_out (n, 1) = weights times, for each block of kHeldOutRows rows (the last may be shorter), S · Σ
-// weight_r Σ_t gain_t y_rt² / Σ weight_r, S the sum of all gains over that of the tokens'; the weights where that sum
-// is 0.
+// y_t = U z_t for tokens t, y_rt / u_rr is what is left of input r of a token once the rows after it have made up for
+// what they can. y (n, tokens); gains (tokens, 1): what each token counts that is not of the factor, 0 for others;
+// own_gains (tokens, 1): the same of some that are; all_gains (any number, 1; its rows may be apart); weights (n, 1) =
+// 1 / u_rr². For each block of kHeldOutRows rows (the last may be shorter) c = S · Σ weight_r Σ_t gain_t y_rt² / Σ
+// weight_r with S the sum of all gains over that of gains, and own c of own_gains. Least squares with p inputs for each
+// token leave 1 - p of the noise of own tokens and 1 / (1 - p) of that of others, so 1 - p = (own c / c)^½; were the
+// factor made from 1 / share times as many tokens, others would be left 1 / (1 - share · p). So held_out (n, 1) =
+// weights · c · (1 - p) / (1 - share · p). p is 0 where own c is not below c or there are no own_gains; c and own c are
+// 1 where no token counts.
 inline constexpr size_t kHeldOutRows = 128;
 struct HeldOutWeights {
   static constexpr std::string_view kName = "held out weights";
-  Tensor y, gains, all_gains, weights, held_out;
+  Tensor y, gains, own_gains, all_gains, weights, held_out;
+  float share = 1;
   void check() const;
   void operands(auto&& visit) const {
-    visit(y, Access::kRead), visit(gains, Access::kRead), visit(all_gains, Access::kRead);
-    visit(weights, Access::kRead), visit(held_out, Access::kWrite);
+    visit(y, Access::kRead), visit(gains, Access::kRead), visit(own_gains, Access::kRead);
+    visit(all_gains, Access::kRead), visit(weights, Access::kRead), visit(held_out, Access::kWrite);
   }
 };
 

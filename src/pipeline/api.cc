@@ -177,7 +177,7 @@ MeasureResult run_measure(const MeasureOptions& options) {
     const Measurement m = job.keep_for_later([&] {
       const calib::Rows rows = rows_of_job(run, dir, options.calibration, job);
       r.tokens = rows.ids.size();
-      return measure_in_job(run, dir, rows, options.calibration.seed, job).measurement;
+      return measure_in_job(run, dir, rows, rows.ids.size(), options.calibration.seed, job).measurement;
     });
     save_measurement(m, options.output);
     job.remove();

@@ -95,8 +95,10 @@ calib::Rows rows_of_job(Run& run, const model::ModelDir& dir, const CalibrationO
   return rows;
 }
 
-Measured measure_in_job(Run& run, const model::ModelDir& dir, const calib::Rows& rows, uint64_t seed, JobDir& job) {
-  const std::string key = stage_key("measure", run, job, rows, seed);
+Measured measure_in_job(Run& run, const model::ModelDir& dir, const calib::Rows& rows, size_t rounding_tokens,
+                        uint64_t seed, JobDir& job) {
+  const std::string key =
+      piece_key({stage_key("measure", run, job, rows, seed), fmt::format("{}", rounding_tokens)});
   Measured measured;
   const bool kept = read_kept(job, kMeasured, key, "the measurement is", [&](io::PieceReader& piece) {
     measured.measurement = parse_measurement(piece.header(), kMeasured);
@@ -105,7 +107,7 @@ Measured measure_in_job(Run& run, const model::ModelDir& dir, const calib::Rows&
     return true;
   });
   if (kept) return measured;
-  measured = measure_model(run, dir, rows, seed, {job, key});
+  measured = measure_model(run, dir, rows, rounding_tokens, seed, {job, key});
   keep_gains(job, to_json(measured.measurement), measured.gains, key);
   return measured;
 }

@@ -14,8 +14,9 @@ std::filesystem::path work_path(const WorkOptions& options, const std::filesyste
 // The calibration rows. Those that the model writes itself are kept: they take long.
 calib::Rows rows_of_job(Run& run, const model::ModelDir& dir, const CalibrationOptions& options, JobDir& job);
 
-// The measurement of the rows and their gains.
-Measured measure_in_job(Run& run, const model::ModelDir& dir, const calib::Rows& rows, uint64_t seed, JobDir& job);
+// The measurement of the rows and their gains; rounding_tokens: see measure_model.
+Measured measure_in_job(Run& run, const model::ModelDir& dir, const calib::Rows& rows, size_t rounding_tokens,
+                        uint64_t seed, JobDir& job);
 // The gains alone.
 TokenGains gains_in_job(Run& run, const model::ModelDir& dir, const calib::Rows& rows, uint64_t seed, JobDir& job);
 

@@ -30,8 +30,8 @@ struct Pending {
 
 class LayerPricer final : public GradientVisitor {
  public:
-  LayerPricer(Run& run, const model::ModelDir& dir, double min_step, Measurement& m)
-      : run_(run), device_(*run.device), dir_(dir), min_step_(min_step), m_(m) {}
+  LayerPricer(Run& run, const model::ModelDir& dir, size_t rounding_tokens, double min_step, Measurement& m)
+      : run_(run), device_(*run.device), dir_(dir), rounding_tokens_(rounding_tokens), min_step_(min_step), m_(m) {}
 
   void visit_head(const Tensor& x, const Tensor& gains) override {
     if (m_.head.candidates.empty()) return;
@@ -115,7 +115,7 @@ class LayerPricer final : public GradientVisitor {
     sums.add(linear, x, gains);
   }
 
-  // As quantizing it with all these tokens would take.
+  // As quantizing it with the tokens of prices would take.
   float damping(const MatrixMeasurement& matrix) const { return quant::damping_for(matrix.in, m_.rows * m_.length); }
 
   bool is_head(const MatrixMeasurement& matrix) const { return &matrix == &m_.head; }
@@ -129,7 +129,7 @@ class LayerPricer final : public GradientVisitor {
     }();
     const Tensor weights = [&] {
       const StageClock::Span span(run_.clock, "measure: held-out weights");
-      return sums.weights(linear, factor, gains);
+      return sums.weights(linear, factor, gains, rounding_tokens_);
     }();
     const StageClock::Span span(run_.clock, "measure: prices");
     const Tensor rows = quant::transposed_in_order(device_, w, factor.order);
@@ -179,6 +179,7 @@ class LayerPricer final : public GradientVisitor {
   Run& run_;
   backend::Backend& device_;
   const model::ModelDir& dir_;
+  size_t rounding_tokens_;
   double min_step_;
   Measurement& m_;
   std::array<std::optional<quant::HeldOutTokens>, nn::kSites> sites_;  // of the layer
@@ -198,8 +199,8 @@ void tell_plain_blocks(const Measurement& m, Reporter& reporter) {
 
 }  // namespace
 
-Measured measure_model(Run& run, const model::ModelDir& dir, const calib::Rows& rows, uint64_t seed,
-                       const StageWork& work, double min_step) {
+Measured measure_model(Run& run, const model::ModelDir& dir, const calib::Rows& rows, size_t rounding_tokens,
+                       uint64_t seed, const StageWork& work, double min_step) {
   Measured result;
   Measurement& m = result.measurement;
   m = shape_measurement(dir);
@@ -208,7 +209,7 @@ Measured measure_model(Run& run, const model::ModelDir& dir, const calib::Rows& 
   m.source = rows.source;
   m.rows = rows.count();
   m.length = rows.length;
-  LayerPricer pricer(run, dir, min_step, m);
+  LayerPricer pricer(run, dir, rounding_tokens, min_step, m);
   result.gains = find_gradients(run, dir, rows, seed, work, &pricer);
   pricer.finish();
   if (pricer.dead_inputs() > 0) {

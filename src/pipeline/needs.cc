@@ -66,7 +66,7 @@ std::vector<StageNeed> stages_of(const Sizes& s, const JobShape& job) {
   stages.push_back({"gradients: head", states + kFloat * batch_tokens * 2 * s.hidden + kFloat * s.hidden * s.hidden +
                                            logits + std::max(kFloat + 2 * packed, 2 * kFloat) * s.head});
   const uint64_t squares = 5 * s.hidden * s.hidden + s.queries * s.queries + s.intermediate * s.intermediate;
-  const uint64_t held_out = std::min<uint64_t>(tokens / quant::kHeldOutShare, kHeldOutTokens) *
+  const uint64_t held_out = 2 * std::min<uint64_t>(tokens / quant::kHeldOutShare, kHeldOutTokens) *
                             (2 * s.hidden + s.queries + s.intermediate + 2 * s.widest);
   stages.push_back({"gradients: backward", states + inputs + gains + (kFloat + 2 * packed) * s.layer +
                                                kFloat * s.linear + kFloat * (squares + 3 * s.widest * s.widest) +

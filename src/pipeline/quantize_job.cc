@@ -227,7 +227,7 @@ class QuantizeJob {
     const bool weighs = rounding_effort(options_.effort).weighs_tokens;
     if (!measurement_) {
       const calib::Rows priced = rows_to_price(calibration_.rows, options_.effort);
-      Measured measured = measure_in_job(run_, dir_, priced, seed, *job_);
+      Measured measured = measure_in_job(run_, dir_, priced, calibration_.rows.ids.size(), seed, *job_);
       measurement_ = std::move(measured.measurement);
       if (weighs) calibration_.gains = std::move(measured.gains);
     } else if (weighs) {

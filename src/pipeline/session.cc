@@ -115,9 +115,9 @@ uint64_t device_bytes_needed(const model::ModelConfig& c, size_t tokens) {
   const uint64_t widest = std::max({c.hidden, c.intermediate, c.n_heads * c.head_dim});
   const uint64_t states = tokens * (c.hidden + widest);
   // The layer's weights as floats and packed, the next one's as floats; the widest Hessian with its factor; what passes
-  // through the layer for one batch; tokens that are held out, at each site.
+  // through the layer for one batch; tokens that are held out and as many others, at each site.
   const uint64_t layer = 3 * weights_of_layers(c) / c.n_layers + 4 * widest * widest + 4 * kBatchTokens * widest +
-                         nn::kSites * std::min<uint64_t>(tokens / quant::kHeldOutShare, kHeldOutTokens) * widest;
+                         2 * nn::kSites * std::min<uint64_t>(tokens / quant::kHeldOutShare, kHeldOutTokens) * widest;
   return sizeof(float) * (states + layer);
 }
 

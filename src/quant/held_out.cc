@@ -23,10 +23,12 @@ HeldOutTokens::HeldOutTokens(backend::Backend& device, size_t linears, size_t to
       most_(std::min(most, tokens / kHeldOutShare)),
       precision_(precision),
       linears_(linears),
-      x_(device.zeros(most_, in)) {
+      x_(device.zeros(2 * most_, in)) {
+  const size_t kept = (2 * most_ + kColumnStep - 1) / kColumnStep * kColumnStep;
   for (Linear& linear : linears_) {
     linear.hessian = device.zeros(in, in);
-    linear.gains = device.zeros((most_ + kColumnStep - 1) / kColumnStep * kColumnStep, 1);
+    linear.gains = device.zeros(kept, 1);
+    linear.own_gains = device.zeros(kept, 1);
   }
 }
 
@@ -38,8 +40,18 @@ void HeldOutTokens::add(size_t linear, const Tensor& x, const Tensor& gains) {
   device_->enqueue(
       op::AccumulateGram{x.rows_slice(0, part_.used), gains.rows_slice(0, part_.used), l.hessian, precision_});
   if (part_.kept == 0) return;
-  device_->enqueue(
-      op::Copy{gains.rows_slice(x.rows - part_.kept, part_.kept), l.gains.rows_slice(part_.at, part_.kept)});
+  device_->enqueue(op::Copy{held_out_of(gains), l.gains.rows_slice(part_.at, part_.kept)});
+  device_->enqueue(op::Copy{own_of(gains), l.own_gains.rows_slice(most_ + part_.at, part_.kept)});
+}
+
+Tensor HeldOutTokens::held_out_of(const Tensor& batch) const {
+  return batch.rows_slice(batch.rows - part_.kept, part_.kept);
+}
+
+Tensor HeldOutTokens::own_of(const Tensor& batch) const {
+  Tensor own = batch.rows_slice(0, part_.kept);
+  own.stride *= part_.used / part_.kept;  // one row of so many
+  return own;
 }
 
 // Keeps as many of the batch's as keep the share even.
@@ -50,11 +62,14 @@ void HeldOutTokens::begin_batch(const Tensor& x) {
   const size_t kept = std::min({held, most_ - kept_, held_out_ * most_ / (tokens_ / kHeldOutShare) - kept_});
   part_ = {x.rows - held, kept, kept_};
   kept_ += kept;
-  if (kept > 0) device_->enqueue(op::Copy{x.rows_slice(x.rows - kept, kept), x_.rows_slice(part_.at, kept)});
+  if (kept == 0) return;
+  device_->enqueue(op::Copy{held_out_of(x), x_.rows_slice(part_.at, kept)});
+  device_->enqueue(op::Copy{own_of(x), x_.rows_slice(most_ + part_.at, kept)});
 }
 
-Tensor HeldOutTokens::weights(size_t linear, const Factor& factor, const Tensor& all_gains) const {
-  BW_CHECK(seen_ == tokens_ && all_gains.rows == tokens_);
+Tensor HeldOutTokens::weights(size_t linear, const Factor& factor, const Tensor& all_gains,
+                              size_t rounding_tokens) const {
+  BW_CHECK(seen_ == tokens_ && all_gains.rows == tokens_ && rounding_tokens > 0);
   if (most_ == 0) return factor.weights;
   const size_t n = factor.u.rows;
   const Tensor z = transposed_in_order(*device_, x_, factor.order);
@@ -66,7 +81,10 @@ Tensor HeldOutTokens::weights(size_t linear, const Factor& factor, const Tensor&
                               backend::Precision::kF32});
   }
   const Tensor weights = device_->allocate(n, 1);
-  device_->enqueue(op::HeldOutWeights{y, linears_[linear].gains, all_gains, factor.weights, weights});
+  const Linear& l = linears_[linear];
+  const double share = static_cast<double>(tokens_ - held_out_) / static_cast<double>(rounding_tokens);
+  device_->enqueue(op::HeldOutWeights{y, l.gains, l.own_gains, all_gains, factor.weights, weights,
+                                      static_cast<float>(std::min(1.0, share))});
   return weights;
 }
 

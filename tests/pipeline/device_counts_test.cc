@@ -99,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(Architectures, SameBytes,
 TEST(DeviceMemory, StatesThatDoNotFitStayOnTheHostAndGiveTheSameBytes) {
   DeviceJob job(kSizes);
   SimOptions small = two_threads();
-  small.memory_limit = uint64_t{14} << 20;
+  small.memory_limit = uint64_t{16} << 20;
   const size_t rows = 160;  // five batches of 4096 tokens
   const StageOutcome free = job.measure(make_sim_backend(two_threads()), rows, kLength);
   const StageOutcome limited = job.measure(make_sim_backend(small), rows, kLength);

@@ -67,7 +67,7 @@ TEST(Overlap, StatesTravelWhileTheDeviceComputes) {
   sizes.layers = 12;
   DeviceJob job(sizes);
   const size_t rows = 192;  // six batches
-  const SimOptions options = device(5000, uint64_t{16} << 20);
+  const SimOptions options = device(5000, uint64_t{18} << 20);
   const StageOutcome outcome = job.measure(make_sim_backend(options), rows, kLength);
   const SimTimeline& t = outcome.timeline;
   EXPECT_GT(outcome.counters.uploads, 6 * sizes.layers);  // the states were on the road

@@ -93,7 +93,7 @@ TEST_P(HeldOutOn, WeightsTellWhatErrorsCostOnOtherTokens) {
     const Factor factor = factorize(*device_, sums.hessian(1), kTestDamping);
     const backend::Tensor gains = upload(*device_, tokens.gains);
     const HostFactor host = read_factor(*device_, factor, kTestDamping, "test");
-    const std::vector<float> weights = device_->read<float>(sums.weights(1, factor, gains), "test");
+    const std::vector<float> weights = device_->read<float>(sums.weights(1, factor, gains, kTokens), "test");
     const double scale = sum(tokens.gains) / sum(others.gains);
     truth += scale * sum(costs_on(others, host));
     estimate += std::accumulate(weights.begin(), weights.end(), 0.0);
@@ -103,13 +103,38 @@ TEST_P(HeldOutOn, WeightsTellWhatErrorsCostOnOtherTokens) {
   EXPECT_LT(own, 0.7 * truth);
 }
 
+// What a factor of sixteen times as many tokens leaves of others is told from the few.
+TEST_P(HeldOutOn, WeightsTellWhatErrorsWillCostOnceThereAreMoreTokens) {
+  constexpr size_t kMore = 16;
+  const Tokens others = make_tokens(8000, 77), many = make_tokens(kMore * kTokens, 5);
+  const double scale = sum(many.gains) / sum(others.gains) / kMore;
+  double estimate = 0, as_they_are = 0;
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    const Tokens tokens = make_tokens(kTokens, seed);
+    const HeldOutTokens sums = collect(*device_, tokens, 1000);
+    const Factor factor = factorize(*device_, sums.hessian(1), kTestDamping);
+    const backend::Tensor gains = upload(*device_, tokens.gains);
+    const auto total = [&](size_t rounding_tokens) {
+      const auto weights = device_->read<float>(sums.weights(1, factor, gains, rounding_tokens), "test");
+      return std::accumulate(weights.begin(), weights.end(), 0.0) / 8;
+    };
+    estimate += total(kMore * kTokens);
+    as_they_are += total(kTokens);
+  }
+  const HeldOutTokens sums = collect(*device_, many, 0);
+  const HostFactor host = read_factor(*device_, factorize(*device_, sums.hessian(1), kTestDamping), kTestDamping, "test");
+  const double truth = scale * sum(costs_on(others, host));
+  EXPECT_NEAR(estimate, truth, 0.2 * truth);
+  EXPECT_GT(as_they_are, 1.4 * truth);
+}
+
 TEST_P(HeldOutOn, ASampleOfThemTellsTheSame) {
   const Tokens tokens = make_tokens(2048, 3);
   const HeldOutTokens all = collect(*device_, tokens, 4096), some = collect(*device_, tokens, 256);
   const backend::Tensor gains = upload(*device_, tokens.gains);
   const Factor factor = factorize(*device_, all.hessian(1), kTestDamping);
-  const std::vector<float> a = device_->read<float>(all.weights(1, factor, gains), "test");
-  const std::vector<float> b = device_->read<float>(some.weights(1, factor, gains), "test");
+  const std::vector<float> a = device_->read<float>(all.weights(1, factor, gains, 2048), "test");
+  const std::vector<float> b = device_->read<float>(some.weights(1, factor, gains, 2048), "test");
   EXPECT_NE(a, b);
   for (size_t r = 0; r < kIn; ++r) EXPECT_NEAR(b[r], a[r], 0.3 * a[r]) << r;
 }
@@ -119,7 +144,7 @@ TEST_P(HeldOutOn, TooFewTokensToHoldAnyOutAreAllUsed) {
   const HeldOutTokens sums = collect(*device_, tokens, 1000);
   const backend::Tensor gains = upload(*device_, tokens.gains);
   const Factor factor = factorize(*device_, sums.hessian(1), kTestDamping);
-  EXPECT_EQ(device_->read<float>(sums.weights(1, factor, gains), "test"), device_->read<float>(factor.weights, "test"));
+  EXPECT_EQ(device_->read<float>(sums.weights(1, factor, gains, 3), "test"), device_->read<float>(factor.weights, "test"));
   const Matrix<float> h = read_matrix<float>(*device_, sums.hessian(1));
   double wanted = 0;
   for (size_t t = 0; t < 3; ++t) wanted += double{tokens.gains(t, 0)} * tokens.x(t, 0) * tokens.x(t, 0);

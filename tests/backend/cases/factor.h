@@ -1,6 +1,8 @@
 // Cases of InverseFactor and HeldOutWeights.
 #pragma once
 
+#include <numeric>
+
 #include "backend/cases/products.h"
 
 namespace bw::backend::conformance {
@@ -263,38 +265,63 @@ inline std::vector<Case> factor_cases() {
   return cases;
 }
 
-enum class Counts { kSome, kNone };
+enum class Counts { kOthers, kBoth, kNone };
 
-inline Case held_out_case(size_t n, size_t tokens, size_t all, Counts counts = Counts::kSome) {
+// What each token counts, of two kinds.
+struct HeldOutGains {
+  std::vector<float> others, own, all;
+};
+
+inline HeldOutGains held_out_gains(size_t tokens, size_t all, Counts counts) {
+  Rng rng(tokens);
+  HeldOutGains gains{std::vector<float>(tokens), std::vector<float>(tokens), std::vector<float>(all)};
+  for (size_t t = 0; t < tokens && counts != Counts::kNone; ++t) {
+    const bool own = counts == Counts::kBoth && t % 3 == 1;
+    (own ? gains.own : gains.others)[t] = std::exp(2.0f * static_cast<float>(normal(rng)));
+  }
+  for (float& g : gains.all) g = std::exp(2.0f * static_cast<float>(normal(rng)));
+  return gains;
+}
+
+// What the rows from `first` on cost, from `y` (n, tokens) by `gains`; 1 where no token counts.
+inline double held_out_cost(const std::vector<double>& y, const std::vector<float>& gains, double all,
+                            const std::vector<float>& weights, size_t first) {
+  const size_t tokens = gains.size(), last = std::min(weights.size(), first + op::kHeldOutRows);
+  double cost = 0, sum = 0;
+  for (size_t r = first; r < last; ++r) {
+    sum += weights[r];
+    for (size_t t = 0; t < tokens; ++t) cost += double{weights[r]} * gains[t] * y[r * tokens + t] * y[r * tokens + t];
+  }
+  const double counted = std::accumulate(gains.begin(), gains.end(), 0.0);
+  return counted > 0 ? all / counted * cost / sum : 1;
+}
+
+// own_size: what is left of the factor's own tokens, beside what is left of others.
+inline Case held_out_case(size_t n, size_t tokens, size_t all, Counts counts, float share = 1, float own_size = 0.6f) {
+  const HeldOutGains gains = held_out_gains(tokens, all, counts);
+  std::vector<float> weights(n), left = random_floats(n * tokens, n);
   Rng rng(n + tokens);
-  std::vector<float> gains(tokens), all_gains(all), weights(n);
-  for (float& g : gains) g = counts == Counts::kNone ? 0.0f : std::exp(2.0f * static_cast<float>(normal(rng)));
-  if (tokens > 2) gains[1] = 0;
-  for (float& g : all_gains) g = std::exp(2.0f * static_cast<float>(normal(rng)));
   for (float& w : weights) w = std::exp(3.0f * static_cast<float>(normal(rng)));
-  Case c{fmt::format("{} rows, {} tokens of {}{}", n, tokens, all, counts == Counts::kNone ? ", none counts" : ""),
-         {beside(random_operand(n, tokens, n), 1, 2), operand(gains, tokens, 1),
-          beside(operand(all_gains, all, 1), 2, 1), operand(weights, n, 1), unset(n, 1)},
+  for (size_t i = 0; i < left.size(); ++i) left[i] *= gains.own[i % tokens] > 0 ? own_size : 1;
+  Case c{fmt::format("{} rows, {} tokens of {}, {}, share {}, own {}", n, tokens, all, static_cast<int>(counts), share,
+                     own_size),
+         {beside(operand(left, n, tokens), 1, 2), operand(gains.others, tokens, 1), operand(gains.own, tokens, 1),
+          beside(operand(gains.all, all, 1), 2, 1), operand(weights, n, 1), unset(n, 1)},
          {}};
-  c.op = [](Backend&, std::span<const Tensor> t) { return op::HeldOutWeights{t[0], t[1], t[2], t[3], t[4]}; };
+  c.op = [share](Backend&, std::span<const Tensor> t) {
+    return op::HeldOutWeights{t[0], t[1], t[2], t[3], t[4], t[5], share};
+  };
   c.reference = [=](const Operands& before) {
     const std::vector<double> y = before[0].values();
-    double sampled = 0, total = 0;
-    for (const float g : gains) sampled += g;
-    for (const float g : all_gains) total += g;
+    const double total = std::accumulate(gains.all.begin(), gains.all.end(), 0.0);
     std::vector<double> wanted(n), distance(n);
-    for (size_t first = 0; first < n; first += op::kHeldOutRows) {
-      const size_t last = std::min(n, first + op::kHeldOutRows);
-      double cost = 0, sum = 0;
-      for (size_t r = first; r < last; ++r) {
-        sum += weights[r];
-        for (size_t t = 0; t < tokens; ++t)
-          cost += double{weights[r]} * gains[t] * y[r * tokens + t] * y[r * tokens + t];
-      }
-      for (size_t r = first; r < last; ++r) {
-        wanted[r] = weights[r] * (sampled > 0 ? total / sampled * cost / sum : 1);
-        distance[r] = 2e-7 * wanted[r];
-      }
+    for (size_t r = 0; r < n; ++r) {
+      const size_t first = r / op::kHeldOutRows * op::kHeldOutRows;
+      const double cost = held_out_cost(y, gains.others, total, weights, first);
+      const double own_cost = counts == Counts::kBoth ? held_out_cost(y, gains.own, total, weights, first) : cost;
+      const double inputs = 1 - std::sqrt(std::min(1.0, own_cost / cost));  // for each token
+      wanted[r] = weights[r] * cost * (1 - inputs) / (1 - double{share} * inputs);
+      distance[r] = 2e-7 * wanted[r];
     }
     return within(4, std::move(wanted), std::move(distance));
   };
@@ -302,9 +329,17 @@ inline Case held_out_case(size_t n, size_t tokens, size_t all, Counts counts = C
 }
 
 inline std::vector<Case> held_out_cases() {
-  return {held_out_case(0, 32, 40),     held_out_case(1, 1, 1),     held_out_case(300, 64, 1000),
-          held_out_case(128, 33, 7),    held_out_case(129, 0, 100), held_out_case(40, 32, 900, Counts::kNone),
-          held_out_case(257, 500, 2000)};
+  using enum Counts;
+  return {held_out_case(0, 32, 40, kOthers),
+          held_out_case(1, 1, 1, kOthers),
+          held_out_case(300, 64, 1000, kBoth),
+          held_out_case(300, 64, 1000, kBoth, 0.75f),
+          held_out_case(128, 33, 7, kBoth, 0.08f),
+          held_out_case(129, 0, 100, kOthers),
+          held_out_case(40, 32, 900, kNone),
+          held_out_case(257, 500, 2000, kOthers, 0.1f),
+          held_out_case(257, 500, 2000, kBoth, 0.1f, 0.1f),
+          held_out_case(200, 96, 100, kBoth, 0.3f, 3.0f)};  // more is left of its own
 }
 
 }  // namespace bw::backend::conformance
