@@ -160,16 +160,20 @@ JobNeeds needs_of(const model::ModelConfig& config, size_t vocab_rows, const Job
   return needs;
 }
 
-uint64_t memory_there() {
+MemoryThere memory_there() {
   const auto pages = static_cast<uint64_t>(std::max(0L, sysconf(_SC_PHYS_PAGES)));
-  uint64_t bytes = pages * static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
+  MemoryThere there{pages * static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE)), {}};
+  const auto bound = [&](uint64_t bytes, const char* limit) {
+    if (bytes < there.bytes) there = {bytes, limit};
+  };
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
     // Code, stacks and mapped files have their part of it already.
     const uint64_t taken = number_in("/proc/self/statm") * static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
-    bytes = std::min<uint64_t>(bytes, limit.rlim_cur - std::min<uint64_t>(limit.rlim_cur, taken));
+    bound(limit.rlim_cur - std::min<uint64_t>(limit.rlim_cur, taken), "the limit of address space");
   }
-  return std::min(bytes, group_limit());
+  bound(group_limit(), "the control group");
+  return there;
 }
 
 }  // namespace bw::pipeline

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "bitwright/options.h"
@@ -33,7 +34,11 @@ struct JobNeeds {
 // top: the system takes them away when it needs them. vocab_rows: of the embedding.
 JobNeeds needs_of(const model::ModelConfig& config, size_t vocab_rows, const JobShape& shape);
 
-// Bytes that this process may use: of the machine, its limit of address space and its control group, the least.
-uint64_t memory_there();
+// What this process may use: of the machine's memory, its limit of address space and its control group, the least.
+struct MemoryThere {
+  uint64_t bytes = 0;
+  std::string limit;  // what sets it; empty: it is the machine's own memory, which swap space can add to
+};
+MemoryThere memory_there();
 
 }  // namespace bw::pipeline

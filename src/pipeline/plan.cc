@@ -153,13 +153,16 @@ std::string memory_advice(const model::ModelDir& dir, JobShape job, const StageN
                   : "give shorter rows, or run on a machine with more memory";
 }
 
-// `bound`: of memory that may be used; 0: none.
-uint64_t memory_allowed(uint64_t bound) { return bound == 0 ? memory_there() : std::min(bound, memory_there()); }
+// `bound`: by --memory; 0: none.
+MemoryThere memory_allowed(uint64_t bound) {
+  MemoryThere there = memory_there();
+  return bound == 0 || bound > there.bytes ? there : MemoryThere{bound, "--memory"};
+}
 
 // With the states on disk where memory has no room for them.
 JobShape settle_states(const model::ModelDir& dir, JobShape job, uint64_t bound, std::vector<Finding>& list) {
   const auto need = [&] { return needs_of(dir.config(), dir.vocab_rows(), job).peak().memory_bytes; };
-  const uint64_t most = memory_allowed(bound), in_memory = need();
+  const uint64_t most = memory_allowed(bound).bytes, in_memory = need();
   if (in_memory <= most) return job;
   job.states_on_disk = true;
   if (need() >= in_memory) {
@@ -173,16 +176,18 @@ JobShape settle_states(const model::ModelDir& dir, JobShape job, uint64_t bound,
   return job;
 }
 
+// Where a limit is set, a job that goes beyond it is killed or fails: it is refused. The machine's own memory is no
+// such limit.
 void check_memory(const model::ModelDir& dir, const JobShape& job, const JobNeeds& needs, uint64_t bound,
                   std::vector<Finding>& list, const Findings& findings) {
   const StageNeed& peak = needs.peak();
-  const uint64_t most = memory_allowed(bound);
-  if (peak.memory_bytes <= most) return;
+  const MemoryThere most = memory_allowed(bound);
+  if (peak.memory_bytes <= most.bytes) return;
   const std::string what = fmt::format("about {} of memory are needed ({}), {} may be used",
-                                       format_bytes(peak.memory_bytes), peak.stage, format_bytes(most));
-  const std::string advice = memory_advice(dir, job, peak, most);
-  if (bound == 0) return warn(list, {}, what, advice);
-  findings.attempt([&] { throw Error(ErrorCode::kIo, "--memory: " + what, advice); });
+                                       format_bytes(peak.memory_bytes), peak.stage, format_bytes(most.bytes));
+  const std::string advice = memory_advice(dir, job, peak, most.bytes);
+  if (most.limit.empty()) return warn(list, {}, what, advice);
+  findings.attempt([&] { throw Error(ErrorCode::kIo, fmt::format("{}: {}", most.limit, what), advice); });
 }
 
 void check_disk(const PlanOptions& o, const JobNeeds& needs, const Findings& findings) {
@@ -257,7 +262,7 @@ void describe(const JobChecks& checks, const PlanOptions& o, PlanResult& r) {
   if (checks.needs.stages.empty()) return;
   r.stages = checks.needs.stages;
   r.memory_bytes = checks.needs.peak().memory_bytes;
-  r.memory_there = memory_there();
+  r.memory_there = memory_there().bytes;
   r.device_memory_bytes = checks.needs.device_bytes;
   r.disk_bytes = checks.needs.disk_bytes;
   if (!o.output.empty()) r.disk_there = io::free_space(o.output);

@@ -65,7 +65,7 @@ class QuantizeStage {
     } else {
       head = quantizer_.plain_head();
     }
-    const EvaluateResult result = compare_streams(run_, dir_, decoder_, rows_, head, streams_);
+    const EvaluateResult result = compare_streams(run_, dir_, decoder_, rows_, std::move(head), streams_);
     range_.tell(run_.reporter);
     run_.reporter.progress("quantize", steps, steps, {}, "layers");
     return result;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "pipeline/scoring.h"
 
@@ -59,14 +60,15 @@ EvaluateResult summary_of(std::span<const float> values) {
 }  // namespace
 
 EvaluateResult compare_streams(Run& run, const model::ModelDir& dir, const nn::Decoder& decoder,
-                               const calib::Rows& rows, const Tensor& quantized_head, Streams& streams) {
+                               const calib::Rows& rows, Tensor quantized_head, Streams& streams) {
   const StageClock::Span span(run.clock, "quantize: compare");
   backend::Backend& device = *run.device;
   const Tensor norm = decoder.load_final_norm(dir);
   const auto end_with = [&](const Tensor& head) {
     return End{decoder.pack(head), device.allocate(kLogitTokens, head.rows)};
   };
-  const End quantized = end_with(quantized_head), original = end_with(linear_loader(dir, device)(dir.head()));
+  const End quantized = end_with(std::exchange(quantized_head, {}));  // its values go before the original's come
+  const End original = end_with(linear_loader(dir, device)(dir.head()));
   const auto logits = [&](const End& end, const Tensor& h) {
     const Tensor out = end.logits.rows_slice(0, h.rows);
     decoder.logits(h, norm, end.head, out);

@@ -12,6 +12,6 @@ namespace bw::pipeline {
 // quantized_head: (vocab, hidden) as it will be loaded. These tokens have been fitted to: text that has not comes out
 // somewhat worse. Throws Error(kNumeric) if logits are not finite.
 EvaluateResult compare_streams(Run& run, const model::ModelDir& dir, const nn::Decoder& decoder,
-                               const calib::Rows& rows, const backend::Tensor& quantized_head, Streams& streams);
+                               const calib::Rows& rows, backend::Tensor quantized_head, Streams& streams);
 
 }  // namespace bw::pipeline

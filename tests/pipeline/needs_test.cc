@@ -97,8 +97,8 @@ TEST(Needs, OfDiskAreTheWorkFolderOrTheOutputsWithTheLastOneTwice) {
 }
 
 TEST(Needs, MemoryThereIsWhatTheMachineAndItsLimitsLeave) {
-  EXPECT_GT(memory_there(), uint64_t{16} << 20);
-  EXPECT_LT(memory_there(), uint64_t{1} << 50);
+  EXPECT_GT(memory_there().bytes, uint64_t{16} << 20);
+  EXPECT_LT(memory_there().bytes, uint64_t{1} << 50);
 }
 
 }  // namespace
