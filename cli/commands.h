@@ -84,6 +84,10 @@ void check_writable(const std::filesystem::path& path);
 // Writes the whole file, under its name only when complete (a device in place); Error(kIo) if that fails.
 void write_text(const std::filesystem::path& path, std::string_view text);
 
+// The command as it was typed, quoted for a shell. argv as main() has it; to be kept before it is asked for.
+void remember_command(int argc, char** argv);
+std::string command_line();
+
 // Help in the width of the terminal. To be set before commands are added.
 std::shared_ptr<CLI::FormatterBase> help_formatter();
 
@@ -94,6 +98,7 @@ void add_quantize(CLI::App& app, Action& run);
 void add_measure(CLI::App& app, Action& run);
 void add_eval(CLI::App& app, Action& run);
 void add_inspect(CLI::App& app, Action& run);
+void add_report(CLI::App& app, Action& run);
 void add_generate(CLI::App& app, Action& run);
 void add_calib(CLI::App& app, Action& run);
 // Commands that help does not list: manual pages and completion, made from the options that are registered on `app`.

@@ -17,6 +17,29 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
 
 namespace {
 
+std::string typed;
+
+// A word as a shell reads it.
+std::string shell_word(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? "'\\''" : std::string(1, c);
+  return out + "'";
+}
+
+}  // namespace
+
+void remember_command(int argc, char** argv) {
+  typed = "bitwright";
+  for (int i = 1; i < argc; ++i) typed += " " + shell_word(argv[i]);
+}
+
+std::string command_line() { return typed; }
+
+namespace {
+
 template <typename T>
 CLI::Validator within(T least, T most, const char* what) {
   const auto check = [=](const std::string& text) {

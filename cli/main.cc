@@ -92,6 +92,7 @@ int run(int argc, char** argv) {
   bw::cli::add_measure(app, action);
   bw::cli::add_eval(app, action);
   bw::cli::add_inspect(app, action);
+  bw::cli::add_report(app, action);
   bw::cli::add_calib(app, action);
   bw::cli::add_generate(app, action);
   bw::cli::add_man(app, action);
@@ -117,6 +118,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   choose_log(argc, argv);
+  bw::cli::remember_command(argc, argv);
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes shall be a failing write, with its message
   bw::cli::end_on_lost_pages();
   try {

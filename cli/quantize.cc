@@ -26,6 +26,7 @@ std::string run(State& s) {
   o.effort = s.effort == "fast" ? Effort::kFast : s.effort == "best" ? Effort::kBest : Effort::kNormal;
   o.engine = engine_options(s.common);
   o.calibration = calibration_options(s.calibration);
+  o.command = command_line();
   std::string last;
   const std::vector<QuantizeResult> results = quantize(o);
   for (const QuantizeResult& r : results) {
@@ -61,7 +62,7 @@ void add_quantize(CLI::App& app, Action& action) {
   c->add_option("--bpw", s->bpw, "Bits per weight of the decoder's linears, side tensors included; several: 3.0,4.0")
       ->allow_extra_args(false)
       ->type_name("BPW[,BPW...]");
-  c->add_option("--size", s->size, "Size of the whole output instead, such as 3.2GB")->type_name("SIZE");
+  c->add_option("--size", s->size, "Size of the whole output (report and model card apart) instead, such as 3.2GB")->type_name("SIZE");
   one_of(*c->add_option("--effort", s->effort, "Work done for quality within the same bits")->capture_default_str(),
          {"fast", "normal", "best"});
   c->add_option("--head-bits", s->head_bits,

@@ -58,6 +58,17 @@ function(bw_tests)
   endforeach()
 endfunction()
 
+# Reports in a browser; skipped where there is none.
+function(bw_browser_test)
+  find_program(BW_SYSTEM_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH)  # the one that has Debian's packages
+  if(NOT BW_SYSTEM_PYTHON OR NOT TARGET bitwright_cli)
+    return()
+  endif()
+  add_test(NAME report_in_browser COMMAND ${BW_SYSTEM_PYTHON} ${PROJECT_SOURCE_DIR}/tests/report/browser_check.py
+           $<TARGET_FILE:bitwright_cli> ${PROJECT_SOURCE_DIR}/tests/fixtures/models/llama)
+  set_tests_properties(report_in_browser PROPERTIES SKIP_RETURN_CODE 77)
+endfunction()
+
 # bench/NAME.cc -> bench_NAME
 function(bw_benches)
   file(GLOB sources CONFIGURE_DEPENDS bench/*.cc)

@@ -47,6 +47,9 @@ EvaluateResult evaluate(const EvaluateOptions& options);
 
 GenerateResult generate(const GenerateOptions& options);
 
+// The report that quantize() wrote into each model's directory, drawn again, or several beside each other.
+ReportResult read_reports(const ReportOptions& options);
+
 InspectResult inspect(const std::filesystem::path& model);
 
 }  // namespace bw

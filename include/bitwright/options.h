@@ -130,7 +130,7 @@ struct QuantizeOptions {
   std::filesystem::path output;                      // with several targets: OUTPUT-<bpw>bpw for each
   std::optional<std::filesystem::path> measurement;  // reused; else measured first
   std::vector<double> bpw;       // targets: bits per weight of the decoder's linears, side tensors included
-  std::optional<uint64_t> size;  // or: bytes of the whole output directory
+  std::optional<uint64_t> size;  // or: bytes of the whole output directory, its report and model card apart
   Effort effort = Effort::kNormal;
   // 2, 3, 4, 5, 6, 8, or 16 to leave the head as it is. nullopt: chosen together with the layouts of the linears; with
   // bpw, head and linears then take no more than the linears at that and a head of kDefaultHeadBits would.
@@ -140,6 +140,7 @@ struct QuantizeOptions {
   CalibrationOptions calibration;
   WorkOptions work;
   EngineOptions engine;
+  std::string command = {};  // as typed, for the report; empty: none
 };
 
 // A mean over tokens with its standard error, tokens taken as independent.
@@ -156,7 +157,7 @@ struct QuantizeResult {
   // The same as measured on some of the calibration tokens, which the result has been fitted to: other text comes out
   // somewhat worse (see evaluate()). And the share of them with the same most likely token.
   Estimate calibration_kld, calibration_top1;
-  uint64_t planned_bytes = 0, written_bytes = 0;  // of the whole directory
+  uint64_t planned_bytes = 0, written_bytes = 0;  // of the whole directory, its report and model card apart
   double seconds = 0;                             // since the run began, measuring and earlier targets included
   std::vector<StageTime> stages;                  // the same
 };
@@ -204,6 +205,26 @@ struct GenerateResult {
   size_t prompt_tokens = 0, tokens = 0;
   bool stopped = false;  // by the model's end token
   std::vector<StageTime> stages;
+};
+
+// The report of models that quantize() wrote.
+struct ReportOptions {
+  std::vector<std::filesystem::path> models;  // at least one: directories, or their report.json
+};
+
+// What a report begins with.
+struct ReportFigures {
+  std::string model;  // that was quantized
+  double bpw_linears = 0, bpw_head = 0;
+  uint64_t bytes = 0;
+  double predicted_kld = 0;         // nats per token
+  Estimate fitted_kld, fitted_top1;  // on calibration tokens, see QuantizeResult
+};
+
+struct ReportResult {
+  std::vector<ReportFigures> models;
+  std::string page;  // HTML that needs nothing else; of several models: the models beside each other
+  std::string data;  // JSON (docs/report.md); of several models: a list
 };
 
 // Something wrong or odd about a model directory, or about what is asked of it.

@@ -178,11 +178,12 @@ void WorkDir::remove() noexcept {
   }
 }
 
-bool holds_other_pieces(const fs::path& work, std::initializer_list<std::string_view> names) noexcept try {
+bool holds_other_pieces(const fs::path& work, std::initializer_list<std::string_view> begins) noexcept try {
   std::error_code error;
   for (fs::recursive_directory_iterator at(work, error), end; !error && at != end; at.increment(error)) {
     const std::string found = at->path().filename().string();
-    if (is_piece(found) && std::find(names.begin(), names.end(), found) == names.end()) return true;
+    const auto is_begin = [&](std::string_view begin) { return found.starts_with(begin); };
+    if (is_piece(found) && std::none_of(begins.begin(), begins.end(), is_begin)) return true;
   }
   return false;
 } catch (...) {

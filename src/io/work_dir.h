@@ -72,8 +72,8 @@ class WorkDir : public PieceDir {
   FileLock lock_;
 };
 
-// Whether there is a piece in a work folder, in folders of it too, besides those of these names. False also where
-// nothing can be read, true where there is no memory to tell.
-bool holds_other_pieces(const std::filesystem::path& work, std::initializer_list<std::string_view> names) noexcept;
+// Whether there is a piece in a work folder, in folders of it too, besides those whose names begin like these. False
+// also where nothing can be read, true where there is no memory to tell.
+bool holds_other_pieces(const std::filesystem::path& work, std::initializer_list<std::string_view> begins) noexcept;
 
 }  // namespace bw::io

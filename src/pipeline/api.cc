@@ -14,6 +14,7 @@
 #include "io/file_write.h"
 #include "io/text_rows.h"
 #include "pipeline/calibrate.h"
+#include "pipeline/documents.h"
 #include "pipeline/evaluate.h"
 #include "pipeline/generate.h"
 #include "pipeline/inspect.h"
@@ -175,7 +176,7 @@ MeasureResult run_measure(const MeasureOptions& options) {
     run.reporter.advise_interrupted([work] { return kept_advice(work); });
     MeasureResult r;
     const Measurement m = job.keep_for_later([&] {
-      const calib::Rows rows = rows_of_job(run, dir, options.calibration, job);
+      const calib::Rows rows = rows_of_job(run, dir, options.calibration, job).rows;
       r.tokens = rows.ids.size();
       return measure_in_job(run, dir, rows, rows.ids.size(), options.calibration.seed, job).measurement;
     });
@@ -286,6 +287,10 @@ EvaluateResult evaluate(const EvaluateOptions& options) {
 
 GenerateResult generate(const GenerateOptions& options) {
   return guarded([&] { return run_generate(options); });
+}
+
+ReportResult read_reports(const ReportOptions& options) {
+  return guarded([&] { return report_models(options); });
 }
 
 InspectResult inspect(const std::filesystem::path& model) {

@@ -85,6 +85,7 @@ void OutputBuilder::write_shard(const OutputShard& shard, const io::ShardSet* la
 }
 
 uint64_t OutputBuilder::finish(Run& run, const OutputPlan& plan, const fs::path& layers_dir,
+                               const std::vector<Document>& documents,
                                const std::function<void(uint64_t bytes)>& complete) {
   const auto total = static_cast<double>(plan.bytes);
   {
@@ -98,8 +99,9 @@ uint64_t OutputBuilder::finish(Run& run, const OutputPlan& plan, const fs::path&
     }
   }
   io::write_file(partial_ / "config.json", plan.config);
-  for (const fs::path& file : plan.side_files) {
-    io::write_file(partial_ / file.filename(), io::read_file(file, uint64_t{4} << 30));
+  const std::vector<std::string> names = side_file_names(plan.side_files);
+  for (size_t i = 0; i < names.size(); ++i) {
+    io::write_file(partial_ / names[i], io::read_file(plan.side_files[i], uint64_t{4} << 30));
   }
   uint64_t bytes = 0;  // the marker has none
   for (const auto& entry : fs::directory_iterator(partial_)) bytes += entry.file_size();
@@ -107,6 +109,7 @@ uint64_t OutputBuilder::finish(Run& run, const OutputPlan& plan, const fs::path&
     throw Error(ErrorCode::kInternal,
                 fmt::format("{}: {} bytes were written where {} were planned", output_.string(), bytes, plan.bytes));
   }
+  for (const Document& document : documents) io::write_file(partial_ / document.name, document.text);
   io::fsync_directory(partial_);
   complete(bytes);
   const fs::path replaced = replaced_of(output_);

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "io/file_lock.h"
+#include "pipeline/documents.h"
 #include "pipeline/output_plan.h"
 #include "pipeline/session.h"
 
@@ -22,10 +23,11 @@ class OutputBuilder {
   OutputBuilder& operator=(const OutputBuilder&) = delete;
 
   const std::filesystem::path& output() const { return output_; }
-  // Writes shards, config and side files, checks the sizes against the plan, and renames. layers: the directory of the
-  // quantized layers' files. `complete` is called when all but the renaming is done. Returns the bytes written.
+  // Writes shards, config and side files, checks the sizes against the plan, writes the documents, and renames. layers:
+  // the directory of the quantized layers' files. `complete` is called when all but the renaming is done. Returns the
+  // bytes written, without those of the documents.
   uint64_t finish(Run& run, const OutputPlan& plan, const std::filesystem::path& layers,
-                  const std::function<void(uint64_t bytes)>& complete);
+                  const std::vector<Document>& documents, const std::function<void(uint64_t bytes)>& complete);
 
  private:
   void write_shard(const OutputShard& shard, const io::ShardSet* layers) const;

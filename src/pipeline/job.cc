@@ -75,8 +75,8 @@ std::string rows_key(const calib::Rows& rows) {
   return fmt::format("{} {}", rows.length, hasher.hex());
 }
 
-calib::Rows rows_of_job(Run& run, const model::ModelDir& dir, const CalibrationOptions& options, JobDir& job) {
-  if (!options.files.empty()) return calibration_rows(run, dir, options);
+calib::Mix rows_of_job(Run& run, const model::ModelDir& dir, const CalibrationOptions& options, JobDir& job) {
+  if (!options.files.empty()) return calibration_mix(run, dir, options);
   const std::string key = piece_key({"rows", engine_key(run), job.identity().model,
                                      fmt::format("{} {} {}", options.rows, options.length, options.seed)});
   calib::Rows rows;
@@ -87,12 +87,12 @@ calib::Rows rows_of_job(Run& run, const model::ModelDir& dir, const CalibrationO
     piece.read_values(std::span(rows.ids));
     return std::all_of(rows.ids.begin(), rows.ids.end(), [&](uint32_t id) { return id < dir.vocab_rows(); });
   });
-  if (kept) return rows;
+  if (kept) return calib::mix_of(std::move(rows));
   rows = calibration_rows(run, dir, options);
   io::PieceWriter piece(job.root(), kRows, {{"source", rows.source}});
   piece.write_values(std::span<const uint32_t>(rows.ids));
   piece.seal(key);
-  return rows;
+  return calib::mix_of(std::move(rows));
 }
 
 Measured measure_in_job(Run& run, const model::ModelDir& dir, const calib::Rows& rows, size_t rounding_tokens,

@@ -11,8 +11,8 @@ namespace bw::pipeline {
 std::filesystem::path work_path(const WorkOptions& options, const std::filesystem::path& model,
                                 const std::filesystem::path& output);
 
-// The calibration rows. Those that the model writes itself are kept: they take long.
-calib::Rows rows_of_job(Run& run, const model::ModelDir& dir, const CalibrationOptions& options, JobDir& job);
+// The calibration rows and what they are made of. Those that the model writes itself are kept: they take long.
+calib::Mix rows_of_job(Run& run, const model::ModelDir& dir, const CalibrationOptions& options, JobDir& job);
 
 // The measurement of the rows and their gains; rounding_tokens: see measure_model.
 Measured measure_in_job(Run& run, const model::ModelDir& dir, const calib::Rows& rows, size_t rounding_tokens,

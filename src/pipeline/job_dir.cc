@@ -36,7 +36,7 @@ void add_part(Hasher& hasher, std::string_view part) {
   hasher.update(std::as_bytes(std::span(part.data(), part.size())));
 }
 
-bool holds_work(const fs::path& work) noexcept { return io::holds_other_pieces(work, {kJob, kPlacePiece}); }
+bool holds_work(const fs::path& work) noexcept { return io::holds_other_pieces(work, {kJob, kPlacePiece, kWarningPrefix}); }
 
 // None: it cannot be understood.
 std::optional<JobIdentity> kept_identity(const io::PieceDir& work) {
@@ -73,7 +73,7 @@ std::string kept_advice(const fs::path& work) {
   return fmt::format("what is finished is kept in {}; run the same command again to go on", work.string());
 }
 
-JobDir::JobDir(const fs::path& path, const JobIdentity& identity, const WorkOptions& options, const Reporter& reporter)
+JobDir::JobDir(const fs::path& path, const JobIdentity& identity, const WorkOptions& options, Reporter& reporter)
     : work_((check_seconds(options.checkpoint_seconds), path)),
       identity_(identity),
       reporter_(reporter),

@@ -34,12 +34,15 @@ std::string kept_advice(const std::filesystem::path& work);
 // since it outlives the rest of the folder.
 inline constexpr std::string_view kFinishedPrefix = "finished-";
 
+// Begins the names of pieces that hold one warning each: a run that goes on recalls what earlier ones have warned of.
+inline constexpr std::string_view kWarningPrefix = "warning-";
+
 class JobDir {
  public:
   // Opens the folder, or makes it, and keeps other runs out of it. Nothing in it is changed. The reporter must outlive
   // it.
   JobDir(const std::filesystem::path& path, const JobIdentity& identity, const WorkOptions& options,
-         const Reporter& reporter);
+         Reporter& reporter);
   // The folder goes if nothing is in it that would be missed.
   ~JobDir();
 
@@ -88,7 +91,7 @@ class JobDir {
 
   io::WorkDir work_;
   JobIdentity identity_;
-  const Reporter& reporter_;
+  Reporter& reporter_;
   double seconds_;
   Clock::time_point last_ = Clock::now();
 };

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <set>
 
 #include <fmt/format.h>
 
+#include "base/ascii.h"
 #include "bitwright/bitwright.h"
 #include "bitwright/error.h"
 #include "pipeline/output_place.h"
@@ -12,7 +14,17 @@
 namespace bw::pipeline {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr const char* kTool = "bitwright";
+
+bool is_document(const std::string& name) {
+  const std::string lower = ascii_lower(name);
+  for (const char* ours : {kModelCard, kReportPage, kReportData}) {
+    if (lower == ascii_lower(ours)) return true;
+  }
+  return false;
+}
 
 // `value` under `key`, unless an equal number stands there already (as it was spelt).
 void set_number(io::OrderedJson& config, const char* key, double value) {
@@ -115,7 +127,8 @@ std::optional<std::string> foreign_file(const std::filesystem::path& dir) {
   for (const auto& entry : std::filesystem::directory_iterator(dir)) {
     const std::string name = entry.path().filename().string();
     const bool ours =
-        name == "config.json" || name == kPartialMarker || name.ends_with(".safetensors") || is_side_file(entry.path());
+        name == "config.json" || name == kPartialMarker || name == kReportPage || name.ends_with(".safetensors") ||
+        is_side_file(entry.path());
     if (!entry.is_regular_file() || !ours) return name;
   }
   return std::nullopt;
@@ -133,6 +146,21 @@ std::vector<std::filesystem::path> side_files(const std::filesystem::path& dir) 
   }
   std::sort(files.begin(), files.end());
   return files;
+}
+
+std::vector<std::string> side_file_names(const std::vector<fs::path>& files) {
+  std::set<std::string> taken;
+  for (const fs::path& file : files) taken.insert(file.filename().string());
+  std::vector<std::string> names;
+  for (const fs::path& file : files) {
+    fs::path name = file.filename();
+    if (is_document(name.string())) {
+      while (taken.contains(name.string())) name = name.stem().string() + ".original" + name.extension().string();
+      taken.insert(name.string());
+    }
+    names.push_back(name.string());
+  }
+  return names;
 }
 
 }  // namespace bw::pipeline

@@ -266,4 +266,58 @@ OutputPlan plan_for_size(const model::ModelDir& dir, const Measurement& m, uint6
   }
 }
 
+namespace {
+
+// Of what the plan gives the head.
+double head_price(const Measurement& m, const OutputPlan& plan) {
+  const auto chosen = plan.layouts.find(m.head.key);
+  if (chosen == plan.layouts.end()) return 0;
+  for (const codec::Candidate& c : m.head.candidates) {
+    if (c.layout == chosen->second) return c.price;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::vector<PlanPoint> frontier_of(const Measurement& m, const OutputPlan& plan) {
+  constexpr int kSteps = 20;
+  constexpr double kQuarter = 0.25;
+  const Problem p = problem_of(m, kPlainHead);
+  const Reach reach = reach_of(m);
+  if (p.items.empty()) return {};
+  const double low = reach.smallest_bpw(), high = reach.largest_bpw(), head = head_price(m, plan);
+  std::vector<double> sizes{plan.bpw_linears - kQuarter, plan.bpw_linears + kQuarter};
+  for (int i = 0; i <= kSteps; ++i) sizes.push_back(low + (high - low) * i / kSteps);
+  std::erase_if(sizes, [&](double bpw) { return bpw < low || bpw > high; });
+  std::vector<PlanPoint> points{{plan.bpw_linears, plan.predicted_kld, {}}};
+  for (const double bpw : sizes) {
+    const auto bits = static_cast<uint64_t>(std::llround(bpw * static_cast<double>(reach.weights)));
+    const Choices c = choose(p, std::max(bits, reach.smallest) - reach.plain_bits);
+    points.push_back({static_cast<double>(c.linears.bits + reach.plain_bits) / static_cast<double>(reach.weights),
+                      c.linears.price + head, {}});
+  }
+  std::sort(points.begin(), points.end(), [](const PlanPoint& a, const PlanPoint& b) { return a.bpw < b.bpw; });
+  return points;
+}
+
+std::vector<PlanPoint> uniform_plans_of(const Measurement& m, const OutputPlan& plan) {
+  const Problem p = problem_of(m, kPlainHead);
+  const Reach reach = reach_of(m);
+  std::vector<PlanPoint> points;
+  if (p.items.empty()) return points;
+  for (const std::vector<size_t>& choices : p.uniform) {
+    uint64_t bits = reach.plain_bits;
+    double price = head_price(m, plan);
+    for (size_t i = 0; i < choices.size(); ++i) {
+      bits += p.items[i][choices[i]].bits;
+      price += p.items[i][choices[i]].price;
+    }
+    const quant::BitRun& run = p.linears.front()->candidates[choices.front()].layout.runs.front();
+    points.push_back({static_cast<double>(bits) / static_cast<double>(reach.weights), price,
+                      fmt::format("{} bits, groups of {}", run.bits, run.group_size)});
+  }
+  return points;
+}
+
 }  // namespace bw::pipeline

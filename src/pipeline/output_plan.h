@@ -65,4 +65,15 @@ OutputPlan plan_for_bpw(const model::ModelDir& dir, const Measurement& m, double
 // The same within `bytes` for the whole directory; the errors of check_size.
 OutputPlan plan_for_size(const model::ModelDir& dir, const Measurement& m, uint64_t bytes, OutputOptions options);
 
+// A size of the linears and what the best plan of that size, or the uniform one, is predicted to cost; the head takes
+// what `plan` gives it.
+struct PlanPoint {
+  double bpw = 0, kld = 0;
+  std::string name;  // of a uniform plan
+};
+// At even steps over the reach, at what `plan` takes itself and a quarter of a bit to both sides; by size.
+std::vector<PlanPoint> frontier_of(const Measurement& m, const OutputPlan& plan);
+// The same width and group size for all linears that are quantized.
+std::vector<PlanPoint> uniform_plans_of(const Measurement& m, const OutputPlan& plan);
+
 }  // namespace bw::pipeline

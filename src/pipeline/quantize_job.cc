@@ -140,6 +140,10 @@ class QuantizeJob {
     if (options.measurement) measurement_ = load_measurement(*options.measurement, dir);
   }
 
+  ~QuantizeJob() { run_.reporter.on_warning(nullptr); }
+  QuantizeJob(const QuantizeJob&) = delete;
+  QuantizeJob& operator=(const QuantizeJob&) = delete;
+
   std::vector<QuantizeResult> run() {
     open();
     find_targets();
@@ -183,6 +187,29 @@ class QuantizeJob {
       targets_.push_back(std::move(target));
     }
     run_.reporter.advise_interrupted([work] { return kept_advice(work); });
+    keep_warnings();
+  }
+
+  // What earlier runs have warned of is recalled; what this one does is kept. Not what is told at the beginning of
+  // every run.
+  void keep_warnings() {
+    std::string targets;
+    for (const Target& target : targets_) targets += target.key;
+    const std::string key = piece_key({"warnings", targets});
+    size_t next = 0;
+    for (const std::string& name : job_->root().names()) {
+      if (!name.starts_with(kWarningPrefix)) continue;
+      next = std::max<size_t>(next, std::strtoul(name.c_str() + kWarningPrefix.size(), nullptr, 10) + 1);
+      job_->read(job_->root(), name, key, [&](const io::PieceReader& piece) {
+        run_.reporter.recall(piece.header().at("text").get<std::string>());
+        return piece.left() == 0;
+      });
+    }
+    run_.reporter.on_warning([this, key, next](std::string_view stage, const std::string& text) mutable {
+      if (stage == "resume") return;
+      const std::string name = fmt::format("{}{:05}.piece", kWarningPrefix, next++);
+      io::PieceWriter(job_->root(), name, {{"text", text}}).seal(key);
+    });
   }
 
   // Of what an earlier run has begun, outputs that are none of these.
@@ -223,7 +250,9 @@ class QuantizeJob {
 
   void calibrate() {
     const uint64_t seed = options_.calibration.seed;
-    calibration_.rows = rows_of_job(run_, dir_, options_.calibration, *job_);
+    calib::Mix mix = rows_of_job(run_, dir_, options_.calibration, *job_);
+    calibration_.rows = std::move(mix.rows);
+    sources_ = std::move(mix.sources);
     const bool weighs = rounding_effort(options_.effort).weighs_tokens;
     if (!measurement_) {
       const calib::Rows priced = rows_to_price(calibration_.rows, options_.effort);
@@ -257,9 +286,10 @@ class QuantizeJob {
     r.bpw_head = plan.bpw_head;
     r.predicted_kld = plan.predicted_kld;
     r.planned_bytes = plan.bytes;
+    const std::vector<Document> documents = documents_of(report_of(target, plan, seen), plan);
     {
       const StageClock::Span span(run_.clock, "compile");
-      r.written_bytes = target.builder->finish(run_, plan, target.folder->path(), [&](uint64_t bytes) {
+      r.written_bytes = target.builder->finish(run_, plan, target.folder->path(), documents, [&](uint64_t bytes) {
         r.written_bytes = bytes;
         finished_[target.name()] = {{"key", target.key}, {"result", to_json(r)}};
         keep_finished(job_->root(), finished_);
@@ -267,8 +297,18 @@ class QuantizeJob {
     }
     discard_layers(*target.folder, dir_.config().n_layers);
     r.stages = run_.clock.times();
-    r.seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+    r.seconds = seconds();
   }
+
+  report::Report report_of(const Target& target, const OutputPlan& plan, const EvaluateResult& seen) {
+    const StageClock::Span span(run_.clock, "report");
+    report::Report report =
+        make_report(run_, dir_, {options_, *measurement_, plan, seen, sources_, job_->identity().text, seconds()});
+    report.bpw_target = target.bpw;
+    return report;
+  }
+
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
   void tell_useless(const Target& target, const EvaluateResult& seen) const {
     if (seen.kld.value < kUselessKld) return;
@@ -293,6 +333,7 @@ class QuantizeJob {
   std::vector<Target> targets_;
   io::Json finished_ = io::Json::object();
   CalibrationData calibration_;
+  std::vector<CalibrationSource> sources_;  // of its rows
 };
 
 }  // namespace

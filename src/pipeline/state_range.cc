@@ -57,7 +57,7 @@ void StateRange::restore(io::PieceReader& piece) {
   largest_ = device_.upload(std::move(largest));
 }
 
-void StateRange::tell(const Reporter& reporter) const {
+void StateRange::tell(Reporter& reporter) const {
   const std::vector<float> largest = read();
   const Excess quantized = excess_of(largest, 0), original = excess_of(largest, 1);
   if (quantized.largest == 0 && original.largest == 0) return;

@@ -23,7 +23,7 @@ class StateRange {
   void restore(io::PieceReader& piece);
 
   // Warns if anything was beyond f16: where first, and how far.
-  void tell(const Reporter& reporter) const;
+  void tell(Reporter& reporter) const;
 
  private:
   std::vector<float> read() const;

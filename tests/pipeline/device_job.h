@@ -100,7 +100,7 @@ class DeviceJob {
   static constexpr uint64_t kSeed = 1;
 
   // A new one, which saves no states on the way.
-  JobDir job_dir(const Run& run) {
+  JobDir job_dir(Run& run) {
     const WorkOptions options{{}, false, 1e9};
     return JobDir(folder_ / ("work-" + std::to_string(runs_++)), {"model", "text"}, options, run.reporter);
   }

@@ -64,7 +64,7 @@ TEST_P(Job, WritesWhatWasPlannedWithinTheTarget) {
   const QuantizeResult r = quantize(options(5.5)).at(0);
   EXPECT_EQ(r.planned_bytes, r.written_bytes);
   uint64_t bytes = 0;
-  for (const auto& [name, data] : contents(r.output)) bytes += data.size();
+  for (const auto& [name, data] : contents(r.output)) bytes += name == "README.md" ? 0 : data.size();
   EXPECT_EQ(bytes, r.written_bytes);
   const InspectResult seen = inspect(r.output);
   EXPECT_TRUE(seen.quantized);

@@ -7,6 +7,7 @@
 #include "bitwright/bitwright.h"
 #include "io/json.h"
 #include "support/errors.h"
+#include "support/files.h"
 #include "support/temp_dir.h"
 #include "support/tiny_model.h"
 
@@ -305,7 +306,8 @@ TEST_F(OddModel, SideFilesTravelAndTheIndexDoesNot) {
   const test::TinyModel m = tiny();
   m.save(model_, io::TensorType::kBF16, 3);
   fs::copy_file(fs::path(BW_FIXTURES) / "models" / "llama" / "tokenizer.json", model_ / "tokenizer.json");
-  for (const char* name : {"chat_template.jinja", "modeling_t.py", "LICENSE", "merges.txt", "generation_config.json"}) {
+  for (const char* name : {"chat_template.jinja", "modeling_t.py", "LICENSE", "merges.txt", "generation_config.json",
+                           "readme.md", "report.json", "report.original.json"}) {
     std::ofstream(model_ / name) << "{}";
   }
   fs::create_directories(model_ / ".git");
@@ -314,8 +316,24 @@ TEST_F(OddModel, SideFilesTravelAndTheIndexDoesNot) {
   EXPECT_EQ(r.planned_bytes, r.written_bytes);
   std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(out_)) names.insert(entry.path().filename().string());
-  EXPECT_EQ(names, (std::set<std::string>{"LICENSE", "chat_template.jinja", "config.json", "generation_config.json",
-                                          "merges.txt", "model.safetensors", "modeling_t.py", "tokenizer.json"}));
+  EXPECT_EQ(names, (std::set<std::string>{"LICENSE", "README.md", "chat_template.jinja", "config.json",
+                                          "generation_config.json", "merges.txt", "model.safetensors", "modeling_t.py",
+                                          "readme.original.md", "report.html", "report.json", "report.original.json",
+                                          "report.original.original.json", "tokenizer.json"}));
+  QuantizeOptions again = options(5);
+  again.overwrite = true;  // all of it is known as ours
+  EXPECT_NO_THROW(quantize(again));
+}
+
+TEST_F(OddModel, TheOriginalsCardIsKeptAndItsLicenceTold) {
+  save(tiny());
+  const std::string card = "---\nlicense: apache-2.0\nbase_model: x\n---\n# Original\n";
+  std::ofstream(model_ / "README.md") << card;
+  quantize(options(5));
+  EXPECT_EQ(test::read_bytes(out_ / "README.original.md"), card);
+  const std::string ours = test::read_bytes(out_ / "README.md");
+  EXPECT_NE(ours.find("license: \"apache-2.0\"\n"), std::string::npos) << ours;
+  EXPECT_NE(ours.find("(README.original.md)"), std::string::npos);
 }
 
 TEST_F(OddModel, AReadOnlyModelBehindLinksWorksAndStaysAsItIs) {

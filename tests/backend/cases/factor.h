@@ -323,7 +323,7 @@ inline Case held_out_case(size_t n, size_t tokens, size_t all, Counts counts, fl
       wanted[r] = weights[r] * cost * (1 - inputs) / (1 - double{share} * inputs);
       distance[r] = 2e-7 * wanted[r];
     }
-    return within(4, std::move(wanted), std::move(distance));
+    return within(5, std::move(wanted), std::move(distance));
   };
   return c;
 }
