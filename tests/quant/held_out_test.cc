@@ -124,8 +124,8 @@ TEST_P(HeldOutOn, WeightsTellWhatErrorsWillCostOnceThereAreMoreTokens) {
   const HeldOutTokens sums = collect(*device_, many, 0);
   const HostFactor host = read_factor(*device_, factorize(*device_, sums.hessian(1), kTestDamping), kTestDamping, "test");
   const double truth = scale * sum(costs_on(others, host));
-  EXPECT_NEAR(estimate, truth, 0.2 * truth);
-  EXPECT_GT(as_they_are, 1.3 * truth);
+  EXPECT_NEAR(estimate, truth, 0.1 * truth);
+  EXPECT_GT(as_they_are, 1.25 * truth);
 }
 
 TEST_P(HeldOutOn, ASampleOfThemTellsTheSame) {
