@@ -10,7 +10,7 @@ function(bw_command)
   list(FILTER sources EXCLUDE REGEX "/main\\.cc$")
   add_library(bw_cli STATIC ${sources})
   target_include_directories(bw_cli PUBLIC ${PROJECT_SOURCE_DIR})
-  target_link_libraries(bw_cli PUBLIC bitwright CLI11::CLI11 PkgConfig::UTF8PROC)
+  target_link_libraries(bw_cli PUBLIC bw_all CLI11::CLI11 PkgConfig::UTF8PROC)
   add_executable(bitwright_cli cli/main.cc)
   set_target_properties(bitwright_cli PROPERTIES OUTPUT_NAME bitwright)
   target_link_libraries(bitwright_cli PRIVATE bw_cli)
@@ -28,10 +28,13 @@ function(bw_command)
     VERBATIM)
   add_custom_target(bitwright_pages ALL DEPENDS ${pages}/bitwright.bash)
 
-  install(TARGETS bitwright_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-  install(DIRECTORY ${pages}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR})
+  install(TARGETS bitwright_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
+  install(DIRECTORY ${pages}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR}
+          COMPONENT runtime)
   install(FILES ${pages}/bitwright.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
-          RENAME bitwright)
-  install(FILES ${pages}/_bitwright DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
-  install(FILES ${pages}/bitwright.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+          RENAME bitwright COMPONENT runtime)
+  install(FILES ${pages}/_bitwright DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions
+          COMPONENT runtime)
+  install(FILES ${pages}/bitwright.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d
+          COMPONENT runtime)
 endfunction()
