@@ -5,10 +5,10 @@
 # Debian 12 packages that the build needs (with the tests, which are part of it).
 # shellcheck disable=SC2034  # used by the scripts that source this file
 BUILD_PACKAGES=(g++ cmake ninja-build pkg-config libdnnl-dev libhwy-dev nlohmann-json3-dev libcli11-dev libfmt-dev
-  libpcre2-dev libutf8proc-dev libxxhash-dev libeigen3-dev libgtest-dev)
-# What the tests use besides: a browser for reports.
+  libpcre2-dev libutf8proc-dev libxxhash-dev libeigen3-dev libgtest-dev ccache)
+# What the tests use besides: a browser for reports, what the Python module is built with.
 # shellcheck disable=SC2034
-TEST_PACKAGES=(python3 chromium chromium-driver python3-selenium)
+TEST_PACKAGES=(python3 python3-venv python3-dev chromium chromium-driver python3-selenium)
 # What fuzzing needs besides; llvm gives the names and lines of its reports.
 # shellcheck disable=SC2034
 FUZZ_PACKAGES=(clang libclang-rt-dev libomp-dev llvm)
