@@ -20,6 +20,15 @@ function(bw_python)
   endif()
 endfunction()
 
+# Every command that documents and --help show is run.
+function(bw_docs_test)
+  find_program(BW_SYSTEM_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH)
+  if(BW_SYSTEM_PYTHON AND TARGET bitwright_cli)
+    add_test(NAME documented_commands COMMAND ${BW_SYSTEM_PYTHON} ${PROJECT_SOURCE_DIR}/tests/docs/commands_check.py
+             $<TARGET_FILE:bitwright_cli> ${PROJECT_SOURCE_DIR}/tests/fixtures/models/llama)
+  endif()
+endfunction()
+
 # `pip install .` into an environment of its own, and what is imported from there.
 function(bw_python_test)
   find_program(BW_SYSTEM_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH)

@@ -109,6 +109,18 @@ class Bitwright(unittest.TestCase):
         for name in ("quantize", "measure", "evaluate", "inspect", "QuantizeResult", "Progress"):
             self.assertRegex(stub, rf"(?m)^(def|class) {name}\b")
 
+    def test_what_the_documents_show_works(self):
+        page = (Path(MODEL).parents[3] / "docs" / "library.md").read_text(encoding="utf-8")
+        blocks = re.findall(r"```python\n(.*?)```", page, re.S)
+        self.assertTrue(blocks)
+        long = self.text.read_text(encoding="utf-8") * 40
+        for name in ("text.txt", "held-out.txt"):
+            (self.dir / name).write_text(long, encoding="utf-8")
+        (self.dir / "MODEL").symlink_to(MODEL)
+        for block in blocks:
+            done = subprocess.run([sys.executable, "-c", block], cwd=self.dir, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_the_program_is_installed_beside_it(self):
         program = Path(sys.executable).parent / "bitwright"
         said = subprocess.run([program, "--version"], check=True, capture_output=True, text=True).stdout
