@@ -6,11 +6,10 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <poll.h>
-#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "input.h"
 
 namespace bw::cli {
 namespace {
@@ -56,14 +55,9 @@ void copy_standard_input(const fs::path& to) {
   std::ofstream file(to, std::ios::binary);
   std::vector<char> buffer(size_t{1} << 16);
   while (true) {
-    pollfd input{STDIN_FILENO, POLLIN, 0};
-    const int ready = poll(&input, 1, 200);
-    if (interrupted()) throw Error(ErrorCode::kInterrupted, "interrupted");
-    if (ready == 0) continue;
-    const ssize_t n = read(STDIN_FILENO, buffer.data(), buffer.size());
-    if (n < 0) throw Error(ErrorCode::kIo, "standard input cannot be read");
+    const size_t n = read_input(buffer);
     if (n == 0) break;
-    file.write(buffer.data(), n);
+    file.write(buffer.data(), static_cast<std::streamsize>(n));
     if (!file) break;
   }
   file.close();

@@ -20,6 +20,8 @@ inline constexpr uint64_t kMostRows = uint64_t{1} << 32, kMostRowTokens = uint64
 // tell; a second one ends the program at once.
 void catch_interruptions();
 bool interrupted();
+// Takes back a SIGINT, for a command that it ends only a part of; false: there is none to take back.
+bool forget_interruption();
 // Lets a file that shrinks while it is mapped end the program with a line and exit status 5.
 void end_on_lost_pages();
 // For jobs: they go on where nobody reads what they say any more (a closed pipe).
@@ -66,6 +68,11 @@ std::vector<double> parse_bpw(const std::vector<std::string>& texts);
 // --head-bits: a number (which the library checks) or "auto".
 std::optional<int> parse_head_bits(const std::string& text);
 
+// The model as the first argument, and how it writes.
+void add_writing_options(CLI::App& command, WritingOptions& writing);
+// As JSON calls it: "end_token".
+std::string_view ending_name(Ending ending);
+
 void add_work_options(CLI::App& command, WorkOptions& work);
 
 // What the options of calibration say.
@@ -79,6 +86,9 @@ void add_calibration_options(CLI::App& command, CalibrationArguments& calibratio
 // of rows, as many of that length unless other options say so. To be called once.
 CalibrationOptions calibration_options(const CalibrationArguments& arguments);
 
+// What came of a target, as lines on stdout. size: that was asked for, if one was.
+void print_quantized(const QuantizeResult& result, std::optional<uint64_t> size);
+
 // Refuses, before the work, a file that cannot be written.
 void check_writable(const std::filesystem::path& path);
 // Writes the whole file, under its name only when complete (a device in place); Error(kIo) if that fails.
@@ -91,6 +101,10 @@ std::string command_line();
 // Help in the width of the terminal. To be set before commands are added.
 std::shared_ptr<CLI::FormatterBase> help_formatter();
 
+// The words of the command line after the program's name, those of `convert` as its options are called here ("-cf" is
+// "--compile_full").
+std::vector<std::string> convert_arguments(int argc, const char* const* argv);
+
 // Register a subcommand. `run` is set when it was called; it does the work and returns the last line ("done: ...").
 using Action = std::function<std::string()>;
 void add_plan(CLI::App& app, Action& run);
@@ -100,6 +114,8 @@ void add_eval(CLI::App& app, Action& run);
 void add_inspect(CLI::App& app, Action& run);
 void add_report(CLI::App& app, Action& run);
 void add_generate(CLI::App& app, Action& run);
+void add_chat(CLI::App& app, Action& run);
+void add_convert(CLI::App& app, Action& run);
 void add_calib(CLI::App& app, Action& run);
 // Commands that help does not list: manual pages and completion, made from the options that are registered on `app`.
 void add_man(CLI::App& app, Action& run);

@@ -57,6 +57,13 @@ void Console::show(const ProgressEvent& event) {
   if (look_.live && !stage_.empty()) draw();
 }
 
+void Console::ask(std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  std::fflush(stdout);  // it stands after what was written before
+  clear();
+  tell(std::string(text));
+}
+
 void Console::show_progress(const ProgressEvent& event) {
   const bool first = event.stage != stage_ || event.done < meter_.done();
   if (first) begin_stage(event);

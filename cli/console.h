@@ -36,6 +36,8 @@ class Console {
 
   void configure(const ConsoleOptions& options) { options_ = options; }
   void show(const ProgressEvent& event);
+  // Text for a person at the terminal, as it is: a prompt, a hint.
+  void ask(std::string_view text);
   // "done: ..." (status 0) or what went wrong; nothing is shown after it.
   void last_line(std::string_view text, int status);
 

@@ -1,8 +1,11 @@
+#include <algorithm>
 #include <cstdio>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "terminal.h"
 
 namespace bw::cli {
 namespace {
@@ -10,7 +13,48 @@ namespace {
 struct State {
   GenerateOptions options;
   CommonOptions common;
+  std::filesystem::path against;
 };
+
+std::string padded(const std::string& text, size_t columns, bool to_the_right) {
+  const std::string space(columns - std::min(columns, width_of(text)), ' ');
+  return to_the_right ? space + text : text + space;
+}
+
+// Both models in rows, what each has drawn in columns.
+void print_difference(const TokenDifference& d, const std::array<std::string, 2>& models) {
+  fmt::print("\nThey differ after {} tokens. How likely is what each goes on with, to each:\n", d.position);
+  std::array<std::string, 2> token;
+  for (size_t i = 0; i < 2; ++i) {
+    token[i] = nlohmann::json(d.token[i]).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  }
+  const size_t first = std::max(width_of(models[0]), width_of(models[1]));
+  const auto row = [&](const std::string& name, const std::string& a, const std::string& b) {
+    fmt::print("  {}", padded(name, first, false));
+    fmt::print("  {}", padded(a, std::max<size_t>(10, width_of(token[0])), true));
+    fmt::print("  {}\n", padded(b, std::max<size_t>(10, width_of(token[1])), true));
+  };
+  row("", token[0], token[1]);
+  for (size_t i = 0; i < 2; ++i) {
+    row(models[i], fmt::format("{:.2f} %", 100 * d.probability[i][0]),
+        fmt::format("{:.2f} %", 100 * d.probability[i][1]));
+  }
+}
+
+std::string run_against(State& s) {
+  const GenerateAgainstResult r = generate_against(s.options, s.against);
+  fmt::print("\n");
+  std::string last = fmt::format("done: the same {} tokens", r.tokens[0]);
+  if (r.difference) {
+    const std::array<std::string, 2> models = {s.options.model.string(), s.against.string()};
+    print_difference(*r.difference, models);
+    for (size_t i = 0; i < 2; ++i) fmt::print("\n{}:\n{}\n", models[i], r.rest[i]);
+    last = fmt::format("done: the first {} tokens are the same, of {} and {}", r.difference->position, r.tokens[0],
+                       r.tokens[1]);
+  }
+  print_profile(s.common, r.stages);
+  return last;
+}
 
 std::string run(State& s) {
   s.common.quiet = true;
@@ -19,10 +63,14 @@ std::string run(State& s) {
     fmt::print("{}", text);
     std::fflush(stdout);
   };
+  if (!s.against.empty()) return run_against(s);
   const GenerateResult r = generate(s.options);
   fmt::print("\n");
   print_profile(s.common, r.stages);
-  return fmt::format("done: {} tokens{}", r.tokens, r.stopped ? ", ended by the model" : "");
+  return fmt::format("done: {} tokens{}", r.tokens,
+                     r.ending == Ending::kEndToken   ? ", ended by the model"
+                     : r.ending == Ending::kStopText ? ", ended by --stop"
+                                                     : "");
 }
 
 }  // namespace
@@ -32,25 +80,18 @@ void add_generate(CLI::App& app, Action& action) {
   CLI::App* c = app.add_subcommand("generate", "Let a model, original or quantized, write on");
   c->footer(
       "Examples:\n  bitwright generate OUT --prompt \"The sea is\" --max-tokens 40\n  bitwright generate OUT --chat "
-      "--prompt \"Why is the sky blue?\" --temperature 0.7");
-  c->add_option("model", s->options.model, "Model directory, original or EXL2")->required()->type_name("DIR");
-  c->add_option("-p,--prompt", s->options.prompt, "Text to go on from")->required();
-  c->add_flag("--chat", s->options.chat, "The prompt is a user's message, put through the chat template");
-  c->add_option("-n,--max-tokens", s->options.max_tokens, "Tokens to write at most")
-      ->check(whole_number(0, uint64_t{1} << 20))
-      ->type_name("N")
-      ->capture_default_str();
-  c->add_option("--temperature", s->options.temperature, "0: the most likely token each time")->capture_default_str();
-  c->add_option("--top-p", s->options.top_p, "Sample from the most likely tokens that make up this share")
-      ->capture_default_str();
-  c->add_option("--top-k", s->options.top_k, "Sample from so many most likely tokens (0: all)")
-      ->check(whole_number(0, UINT64_MAX))
-      ->type_name("N")
-      ->capture_default_str();
-  c->add_option("--seed", s->options.seed, "Seed of sampling")
-      ->check(whole_number(0, UINT64_MAX))
-      ->type_name("N")
-      ->capture_default_str();
+      "--prompt \"Why is the sky blue?\" --temperature 0.7\n  bitwright generate MODEL --against OUT --prompt \"The "
+      "sea "
+      "is\"");
+  add_writing_options(*c, s->options);
+  c->add_option("-p,--prompt", s->options.prompt, "Text to go on from")->required()->type_name("TEXT");
+  auto* chat = c->add_flag("--chat", s->options.chat, "The prompt is a user's message, put through the chat template");
+  c->add_option("--system", s->options.system, "With --chat: the system's message before it")
+      ->needs(chat)
+      ->type_name("TEXT");
+  c->add_option("--against", s->against,
+                "Also let this model write, with the same draws, and show where the texts first differ")
+      ->type_name("DIR");
   add_common_options(*c, s->common);
   c->callback([s, &action] { action = [s] { return run(*s); }; });
 }

@@ -10,7 +10,7 @@
 namespace bw::cli {
 namespace {
 
-std::atomic<bool> caught = false;
+std::atomic<int> caught = 0;  // the signal
 
 // Ends the program as if the signal had never been caught.
 [[noreturn]] void die_of(int signal) {
@@ -24,11 +24,11 @@ std::atomic<bool> caught = false;
 }
 
 void wait_for(sigset_t signals) {
-  int signal = 0;
-  sigwait(&signals, &signal);
-  caught = true;
-  sigwait(&signals, &signal);
-  die_of(signal);
+  while (true) {
+    int signal = 0;
+    sigwait(&signals, &signal);
+    if (caught.exchange(signal) != 0) die_of(signal);
+  }
 }
 
 constexpr char kLostPages[] =
@@ -67,7 +67,12 @@ void catch_interruptions() {
   std::thread(wait_for, signals).detach();
 }
 
-bool interrupted() { return caught; }
+bool interrupted() { return caught != 0; }
+
+bool forget_interruption() {
+  int expected = SIGINT;
+  return caught.compare_exchange_strong(expected, 0);
+}
 
 void outlive_readers() { std::signal(SIGPIPE, SIG_IGN); }
 

@@ -1,5 +1,6 @@
 // bitwright: the command line. Exit status: 0 done, 2 usage, 3 bad model or data, 4 numeric, 5 I/O or disk, 6 internal,
 // 130 interrupted.
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -95,11 +96,15 @@ int run(int argc, char** argv) {
   bw::cli::add_report(app, action);
   bw::cli::add_calib(app, action);
   bw::cli::add_generate(app, action);
+  bw::cli::add_chat(app, action);
+  bw::cli::add_convert(app, action);
   bw::cli::add_man(app, action);
   bw::cli::add_completion(app, action);
   check_command(app, argc, argv);
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> words = bw::cli::convert_arguments(argc, argv);
+    std::reverse(words.begin(), words.end());  // as CLI11 takes them
+    app.parse(std::move(words));
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
     return report(usage_error(app, e), bw::ErrorCode::kUsage);

@@ -30,16 +30,7 @@ std::string run(State& s) {
   std::string last;
   const std::vector<QuantizeResult> results = quantize(o);
   for (const QuantizeResult& r : results) {
-    fmt::print(
-        "{}\n  target     {}\n  linears    {:.4f} bits per weight\n  head       {:.4f} bits per weight\n"
-        "  predicted  {:.4f} nats per token from the original (from prices)\n"
-        "  fitted     {:.4f} ± {:.4f} on the calibration tokens themselves, {:.1f} % same most likely token (see "
-        "eval)\n"
-        "  planned    {} bytes\n  written    {} bytes\n  time       {:.1f} s since the start\n",
-        r.output.string(),
-        r.bpw_target > 0 ? fmt::format("{} bits per weight", r.bpw_target) : fmt::format("{} bytes", *o.size),
-        r.bpw_linears, r.bpw_head, r.predicted_kld, r.calibration_kld.value, r.calibration_kld.error,
-        100 * r.calibration_top1.value, r.planned_bytes, r.written_bytes, r.seconds);
+    print_quantized(r, o.size);
     last += (last.empty() ? "" : ", ") + r.output.string();
   }
   print_profile(s.common, results.back().stages);
@@ -47,6 +38,18 @@ std::string run(State& s) {
 }
 
 }  // namespace
+
+void print_quantized(const QuantizeResult& r, std::optional<uint64_t> size) {
+  fmt::print(
+      "{}\n  target     {}\n  linears    {:.4f} bits per weight\n  head       {:.4f} bits per weight\n"
+      "  predicted  {:.4f} nats per token from the original (from prices)\n"
+      "  fitted     {:.4f} ± {:.4f} on the calibration tokens themselves, {:.1f} % same most likely token (see "
+      "eval)\n"
+      "  planned    {} bytes\n  written    {} bytes\n  time       {:.1f} s since the start\n",
+      r.output.string(), size ? fmt::format("{} bytes", *size) : fmt::format("{} bits per weight", r.bpw_target),
+      r.bpw_linears, r.bpw_head, r.predicted_kld, r.calibration_kld.value, r.calibration_kld.error,
+      100 * r.calibration_top1.value, r.planned_bytes, r.written_bytes, r.seconds);
+}
 
 void add_quantize(CLI::App& app, Action& action) {
   auto s = std::make_shared<State>();

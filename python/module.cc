@@ -180,12 +180,15 @@ void add_results(nb::module_& m) {
       .def_ro("kld_p99", &bw::EvaluateResult::kld_p99)
       .def_ro("kld_p999", &bw::EvaluateResult::kld_p999)
       .def_ro("kld_max", &bw::EvaluateResult::kld_max);
-  nb::class_<bw::LinearReport>(m, "LinearReport")
-      .def_ro("key", &bw::LinearReport::key)
-      .def_prop_ro("in_features", [](const bw::LinearReport& l) { return l.in; })
-      .def_prop_ro("out_features", [](const bw::LinearReport& l) { return l.out; })
-      .def_ro("layout", &bw::LinearReport::layout)
-      .def_ro("bpw", &bw::LinearReport::bpw);
+  nb::class_<bw::PartReport>(m, "PartReport")
+      .def_ro("key", &bw::PartReport::key)
+      .def_ro("layer", &bw::PartReport::layer)
+      .def_ro("module", &bw::PartReport::module)
+      .def_prop_ro("in_features", [](const bw::PartReport& p) { return p.in; })
+      .def_prop_ro("out_features", [](const bw::PartReport& p) { return p.out; })
+      .def_ro("layout", &bw::PartReport::layout)
+      .def_ro("bytes", &bw::PartReport::bytes)
+      .def_ro("bpw", &bw::PartReport::bpw);
   nb::class_<bw::InspectResult>(m, "InspectResult")
       .def_ro("architecture", &bw::InspectResult::architecture)
       .def_ro("layers", &bw::InspectResult::layers)

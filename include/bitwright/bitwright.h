@@ -3,7 +3,10 @@
 // Every function throws bw::Error; nothing prints, and the input is never written to.
 #pragma once
 
+#include <memory>
+
 #include "bitwright/error.h"    // Error, ErrorCode
+#include "bitwright/inspect.h"  // what inspection tells
 #include "bitwright/options.h"  // options and results
 #include "bitwright/suggest.h"  // nearest_word
 #include "bitwright/units.h"    // parse_bytes, format_bytes
@@ -45,11 +48,45 @@ std::vector<QuantizeResult> quantize(const QuantizeOptions& options);
 // Perplexity of a model (original or EXL2) on a text, and with a reference its KL divergence to it.
 EvaluateResult evaluate(const EvaluateOptions& options);
 
+// Lets a model, original or quantized, write on from a text.
 GenerateResult generate(const GenerateOptions& options);
 
 // The report that quantize() wrote into each model's directory, drawn again, or several beside each other.
 ReportResult read_reports(const ReportOptions& options);
 
+// Lets two models write on from the same text, each from its own, with the same draws of chance; on_text gets what both
+// write, until they differ. Both are in memory at once. Their tokenizers must give the same tokens.
+GenerateAgainstResult generate_against(const GenerateOptions& options, const std::filesystem::path& other);
+
+// A conversation with a model, through its chat template. What an answer has in common with the conversation before is
+// not computed again. To be used by one thread.
+class Chat {
+ public:
+  // Loads the model. Throws Error(kModel) also if it has no chat template.
+  explicit Chat(const ChatOptions& options);
+  Chat(Chat&&) noexcept;
+  Chat& operator=(Chat&&) noexcept;
+  ~Chat();
+  // The answer to a message; both are part of the conversation from then on. EngineOptions::interrupted ends the
+  // answer, which stays as far as it goes. Throws Error(kUsage) if the conversation is too long for the context, and
+  // Error(kModel) if the template refuses it; it is then as it was before.
+  ChatAnswer say(std::string_view message);
+  // Forgets all but the system's message. The next answer is as the first one was.
+  void reset();
+  // Tokens that a conversation can have.
+  size_t context() const;
+  // What the answers took so far, and loading.
+  std::vector<StageTime> stages() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// What a model directory holds.
 InspectResult inspect(const std::filesystem::path& model);
+
+// What there is at a path: a model directory, a .safetensors file, a measurement or a work folder.
+InspectReport inspect_path(const std::filesystem::path& path);
 
 }  // namespace bw

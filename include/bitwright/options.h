@@ -1,6 +1,7 @@
 // What can be asked of Bitwright, and what comes back.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -186,24 +187,36 @@ struct EvaluateResult {
   std::vector<StageTime> stages;
 };
 
-struct GenerateOptions {
+// How a model writes on.
+struct WritingOptions {
   std::filesystem::path model;
-  std::string prompt;
-  bool chat = false;        // prompt is a user's message, put through the model's chat template
-  size_t max_tokens = 128;  // at most 2^20
-  float temperature = 0;    // 0: the most likely token each time
-  float top_p = 1;          // in (0, 1]
-  size_t top_k = 0;         // 0: all
+  size_t max_tokens = 128;  // of one text, at most 2^20
+  // How tokens are drawn: from all at this temperature (0: the most likely one each time), of those the top_k most
+  // likely (0: all), of those the most likely ones that make up the share top_p (in (0, 1]), and of those the ones that
+  // are at least min_p (in [0, 1]) times as likely as the most likely one. The same seed draws the same.
+  float temperature = 0, top_p = 1, min_p = 0;
+  size_t top_k = 0;
   uint64_t seed = 1;
+  // Texts that end what is written, before them; beside the end tokens of config.json and generation_config.json.
+  std::vector<std::string> stop;
   EngineOptions engine;
-  std::function<void(std::string_view)>
-      on_text;  // pieces of the answer as they come, whole UTF-8 characters; may be empty
+  // Pieces of the text as they come, whole UTF-8 characters; may be empty.
+  std::function<void(std::string_view)> on_text;
 };
+
+struct GenerateOptions : WritingOptions {
+  std::string prompt;
+  bool chat = false;   // prompt is a user's message, put through the model's chat template
+  std::string system;  // with chat: the system's message before it; empty: none
+};
+
+// Why a text ends. kContext: it has as many tokens as there is room for.
+enum class Ending { kMaxTokens, kEndToken, kStopText, kContext, kInterrupted };
 
 struct GenerateResult {
   std::string text;
-  size_t prompt_tokens = 0, tokens = 0;
-  bool stopped = false;  // by the model's end token
+  size_t prompt_tokens = 0, tokens = 0;  // tokens: without the end token
+  Ending ending = Ending::kMaxTokens;
   std::vector<StageTime> stages;
 };
 
@@ -225,6 +238,40 @@ struct ReportResult {
   std::vector<ReportFigures> models;
   std::string page;  // HTML that needs nothing else; of several models: the models beside each other
   std::string data;  // JSON (docs/report.md); of several models: a list
+};
+
+// Where two texts part: the token that each model has drawn there.
+struct TokenDifference {
+  size_t position = 0;  // tokens that are the same
+  // Of model i; an end token as it is called in the vocabulary.
+  std::array<std::string, 2> token;
+  // [i][j]: the probability, at temperature 1, that model i gives to the token of model j.
+  std::array<std::array<double, 2>, 2> probability{};
+};
+
+struct GenerateAgainstResult {
+  size_t prompt_tokens = 0;
+  std::string common;                         // the text in which both agree
+  std::optional<TokenDifference> difference;  // none: they agree to the end
+  std::array<std::string, 2> rest;            // what each writes after it
+  std::array<size_t, 2> tokens{};             // of common and rest
+  std::array<Ending, 2> ending{};
+  std::vector<StageTime> stages;
+};
+
+inline constexpr size_t kDefaultContext = 8192;
+
+struct ChatOptions : WritingOptions {
+  std::string system;  // message of the system; empty: none
+  size_t context = 0;  // tokens of a conversation; 0: as many as the model was made for, up to kDefaultContext
+};
+
+struct ChatAnswer {
+  std::string text;
+  size_t prompt_tokens = 0;  // of the conversation so far
+  size_t reused_tokens = 0;  // of them: known from earlier turns
+  size_t tokens = 0;         // of the answer, without the end token
+  Ending ending = Ending::kMaxTokens;
 };
 
 // Something wrong or odd about a model directory, or about what is asked of it.
@@ -282,25 +329,6 @@ struct PlanResult {
   uint64_t device_memory_bytes = 0;           // of a device with memory of its own, about; 0: it is the host's
   uint64_t disk_bytes = 0;                    // most that is written at any time, the output included
   uint64_t memory_there = 0, disk_there = 0;  // that this process may use; disk 0: no output is given
-};
-
-// What a model directory holds.
-struct LinearReport {
-  std::string key;
-  size_t in = 0, out = 0;
-  std::string layout;  // "6b128g64 4b448g64"; the stored type for an unquantized linear
-  double bpw = 0;      // all stored bits of the weight, by in × out
-};
-
-struct InspectResult {
-  std::string architecture;
-  size_t layers = 0, hidden = 0, vocabulary = 0;
-  size_t parameters = 0;
-  uint64_t tensor_bytes = 0, directory_bytes = 0;
-  bool quantized = false, tied = false;
-  double bpw_linears = 0, bpw_head = 0, bpw_all = 0;
-  std::vector<LinearReport> linears;  // the head last
-  std::vector<std::string> warnings;
 };
 
 }  // namespace bw

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import Literal, Optional, Union
 
 from . import _core
-from ._core import EvaluateResult, Estimate, InspectResult, LinearReport, MeasureResult, Progress, QuantizeResult
+from ._core import EvaluateResult, Estimate, InspectResult, MeasureResult, PartReport, Progress, QuantizeResult
 from ._errors import Error, InputOutputError, InternalError, Interrupted, ModelError, NumericError, UsageError
 
 __all__ = [
     "Error", "Estimate", "EvaluateResult", "InputOutputError", "InspectResult", "InternalError", "Interrupted",
-    "LinearReport", "MeasureResult", "ModelError", "NumericError", "Progress", "QuantizeResult", "UsageError",
+    "MeasureResult", "ModelError", "NumericError", "PartReport", "Progress", "QuantizeResult", "UsageError",
     "evaluate", "inspect", "measure", "quantize",
 ]
 

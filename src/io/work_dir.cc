@@ -104,6 +104,11 @@ std::vector<std::string> PieceDir::names() const {
   return names;
 }
 
+bool PieceDir::is_sealed(std::string_view name) const {
+  std::error_code error;
+  return fs::is_regular_file(seal_of(file(name)), error);
+}
+
 PieceDir::State PieceDir::check(std::string_view name, std::string_view key) const {
   const fs::path piece = file(name), seal = seal_of(piece);
   std::error_code error;
@@ -151,9 +156,14 @@ void PieceDir::clear(const Keep& keep) const {
 
 WorkDir::WorkDir(const fs::path& path) : PieceDir(ours(path)), lock_(path / kMarker) {}
 
-std::vector<std::string> WorkDir::folder_names() const {
+bool is_work_dir(const fs::path& path) {
+  std::error_code error;
+  return fs::is_regular_file(path / kMarker, error);
+}
+
+std::vector<std::string> folder_names(const fs::path& path) {
   std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(path())) {
+  for (const auto& entry : fs::directory_iterator(path)) {
     if (entry.is_directory() && !entry.is_symlink()) names.push_back(entry.path().filename().string());
   }
   std::sort(names.begin(), names.end());

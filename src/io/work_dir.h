@@ -34,6 +34,8 @@ class PieceDir {
     kDamaged,  // not the bytes that were sealed
     kWhole,
   };
+  // Whether there is a seal of that name, whatever it says.
+  bool is_sealed(std::string_view name) const;
   // Reads the whole piece to see whether it is what was sealed.
   State check(std::string_view name, std::string_view key) const;
   // Of a piece that has been written; with size and hash (Hasher::hex) as whoever wrote it knows them, or read for
@@ -50,6 +52,11 @@ class PieceDir {
   std::filesystem::path path_;
 };
 
+// Whether the directory carries our marker.
+bool is_work_dir(const std::filesystem::path& path);
+// Of the directories in a directory; sorted.
+std::vector<std::string> folder_names(const std::filesystem::path& path);
+
 // The folder itself: pieces, and folders of pieces, under a marker that says it is ours and keeps other runs out.
 class WorkDir : public PieceDir {
  public:
@@ -61,7 +68,7 @@ class WorkDir : public PieceDir {
 
   PieceDir folder(std::string_view name) const { return PieceDir(path() / name); }
   // Of the folders that are there.
-  std::vector<std::string> folder_names() const;
+  std::vector<std::string> folder_names() const { return io::folder_names(path()); }
   // Removes all pieces but those of its own that `keep` names, those in folders first; what is not ours stays.
   void clear(const Keep& keep = nullptr) const;
   // All pieces, the marker and the folder itself, unless something else is in it or it is behind a link of the user's.

@@ -208,14 +208,17 @@ Tensor Decoder::attend(const LayerWeights& weights, size_t layer, const RowBatch
   const backend::AttentionShape shape = attention_shape(layer);
   if (cache) {
     BW_CHECK(batch.sequences == cache->sequences && cache->length + batch.length <= cache->capacity);
-    BW_CHECK(cache->length == 0 || batch.length == 1);
+    BW_CHECK(cache->length == 0 || batch.length == 1 || batch.sequences == 1);
     store_in_cache(device_, k, batch, *cache, cache->k[layer]);
     store_in_cache(device_, v, batch, *cache, cache->v[layer]);
   }
   const Tensor out = device_.allocate(x.rows, width);
   if (cache && cache->length != 0) {
-    device_.enqueue(
-        op::AttentionCached{q, cache->k[layer], cache->v[layer], cache->capacity, cache->length + 1, shape, out});
+    for_chunks(batch.length, 1, [&](size_t t, size_t) {  // each new position sees those before it
+      device_.enqueue(op::AttentionCached{q.rows_slice(t * batch.sequences, batch.sequences), cache->k[layer],
+                                          cache->v[layer], cache->capacity, cache->length + t + 1, shape,
+                                          out.rows_slice(t * batch.sequences, batch.sequences)});
+    });
   } else {
     device_.enqueue(op::Attention{q, k, v, batch.sequences, shape, out});
   }

@@ -79,8 +79,8 @@ class Decoder {
   // carry.h must be set; sets carry.x to the input of site 0.
   void begin(const LayerWeights& weights, Carry& carry) const;
   // Runs the linears of `site` on carry.x. Afterwards carry.x is the input of site + 1; after the last site carry.h is
-  // the layer's output and carry.x is empty. With a cache, `batch.length` new positions follow those cached (any number
-  // when the cache is empty, 1 otherwise); the caller advances cache->length after the last layer.
+  // the layer's output and carry.x is empty. With a cache, `batch.length` new positions follow those cached (of more
+  // than one sequence: 1, unless the cache is empty); the caller advances cache->length after the last layer.
   void advance(const LayerWeights& weights, size_t layer, size_t site, const RowBatch& batch, Carry& carry,
                KvCache* cache = nullptr) const;
   // begin and all four sites: h becomes the layer's output.

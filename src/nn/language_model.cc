@@ -70,6 +70,27 @@ void check_finite(std::span<const float> logits) {
 
 }  // namespace
 
+namespace {
+
+// The tokens that may be drawn, the most likely first, and the sum of their weights. p: weights, the largest is 1.
+std::vector<uint32_t> kept_tokens(std::span<const float> p, const Sampling& sampling, double& mass) {
+  std::vector<uint32_t> order(p.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return p[a] > p[b]; });
+  if (sampling.top_k != 0) order.resize(std::min(order.size(), sampling.top_k));
+  double sum = 0;
+  for (const uint32_t i : order) sum += p[i];
+  size_t kept = 0;
+  mass = 0;
+  while (kept < order.size() && (kept == 0 || (mass < sampling.top_p * sum && p[order[kept]] >= sampling.min_p))) {
+    mass += p[order[kept++]];
+  }
+  order.resize(kept);
+  return order;
+}
+
+}  // namespace
+
 uint32_t sample(std::span<const float> logits, const Sampling& sampling, double u) {
   BW_CHECK(!logits.empty());
   check_finite(logits);
@@ -78,21 +99,13 @@ uint32_t sample(std::span<const float> logits, const Sampling& sampling, double 
   const float largest = logits[top];
   std::vector<float> p(logits.size());
   for (size_t i = 0; i < p.size(); ++i) p[i] = std::exp((logits[i] - largest) / sampling.temperature);
-  const bool all = sampling.top_p >= 1 && (sampling.top_k == 0 || sampling.top_k >= p.size());
+  const bool all = sampling.top_p >= 1 && sampling.min_p <= 0 && (sampling.top_k == 0 || sampling.top_k >= p.size());
   std::vector<uint32_t> order;
   double mass = 0;
   if (all) {
     for (const float x : p) mass += x;
   } else {
-    order.resize(p.size());
-    std::iota(order.begin(), order.end(), 0u);
-    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return p[a] > p[b]; });
-    if (sampling.top_k != 0) order.resize(std::min(order.size(), sampling.top_k));
-    double sum = 0;
-    for (const uint32_t i : order) sum += p[i];
-    size_t kept = 0;
-    while (kept < order.size() && (kept == 0 || mass < sampling.top_p * sum)) mass += p[order[kept++]];
-    order.resize(kept);
+    order = kept_tokens(p, sampling, mass);
   }
   const size_t n = all ? p.size() : order.size();
   double left = u * mass;
@@ -102,6 +115,14 @@ uint32_t sample(std::span<const float> logits, const Sampling& sampling, double 
     if (left < 0) return token;
   }
   return all ? top : order[0];
+}
+
+double probability(std::span<const float> logits, uint32_t token) {
+  BW_CHECK(token < logits.size());
+  const float largest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float x : logits) sum += std::exp(static_cast<double>(x - largest));
+  return std::exp(static_cast<double>(logits[token] - largest)) / sum;
 }
 
 }  // namespace bw::nn

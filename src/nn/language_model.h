@@ -16,7 +16,8 @@ class LanguageModel {
                 const Decoder::LinearLoader& load_linear);
 
   // Feeds `length` new tokens of each of cache.sequences rows (ids: row after row) and returns the logits of each row's
-  // last token: (sequences, vocab). Advances the cache.
+  // last token: (sequences, vocab). Advances the cache; to forget its last positions, set a smaller cache.length. More
+  // than one token after those cached only for one sequence.
   backend::Tensor step(std::span<const uint32_t> ids, size_t length, KvCache& cache) const;
 
   const Decoder& decoder() const { return decoder_; }
@@ -39,9 +40,13 @@ struct Sampling {
   float temperature = 0;  // 0: the most likely token
   float top_p = 1;        // smallest set of tokens whose probabilities reach it
   size_t top_k = 0;       // 0: all
+  float min_p = 0;        // then no token that is less likely than this times the most likely one
 };
 
 // Draws a token; u in [0, 1) decides. Ties go to the lower id. logits: one row; Error(kNumeric) if one is NaN or inf.
 uint32_t sample(std::span<const float> logits, const Sampling& sampling, double u);
+
+// The probability that the model gives a token, at temperature 1. logits: one row, finite or -inf.
+double probability(std::span<const float> logits, uint32_t token);
 
 }  // namespace bw::nn

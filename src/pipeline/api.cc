@@ -14,6 +14,7 @@
 #include "io/file_write.h"
 #include "io/text_rows.h"
 #include "pipeline/calibrate.h"
+#include "pipeline/chat.h"
 #include "pipeline/documents.h"
 #include "pipeline/evaluate.h"
 #include "pipeline/generate.h"
@@ -171,7 +172,8 @@ MeasureResult run_measure(const MeasureOptions& options) {
     tell_warnings(run, start.warnings);
     run.states_on_disk = start.states_on_disk;
     const std::filesystem::path work = work_path(options.work, options.model, options.output);
-    JobDir job(work, {fingerprint(dir), text_fingerprint(options.calibration.files)}, options.work, run.reporter);
+    JobDir job(work, {fingerprint(dir), text_fingerprint(options.calibration.files), dir.config().n_layers},
+               options.work, run.reporter);
     job.begin(options.work.restart);
     run.reporter.advise_interrupted([work] { return kept_advice(work); });
     MeasureResult r;
@@ -223,11 +225,13 @@ EvaluateResult run_evaluate(const EvaluateOptions& options) {
   });
 }
 
-GenerateResult run_generate(const GenerateOptions& options) {
-  check_trace(options.engine, {options.model});
+// `write` gives a result with stages. `models` are what it reads.
+template <typename Write>
+auto run_writing(const GenerateOptions& options, const std::vector<std::filesystem::path>& models, const Write& write) {
+  check_trace(options.engine, models);
   Run run(options.engine);
   return traced(run, options.engine, [&] {
-    GenerateResult r = generate_text(run, options);
+    auto r = write(run);
     r.stages = run.clock.times();
     return r;
   });
@@ -286,15 +290,48 @@ EvaluateResult evaluate(const EvaluateOptions& options) {
 }
 
 GenerateResult generate(const GenerateOptions& options) {
-  return guarded([&] { return run_generate(options); });
+  return guarded(
+      [&] { return run_writing(options, {options.model}, [&](Run& run) { return generate_text(run, options); }); });
 }
 
 ReportResult read_reports(const ReportOptions& options) {
   return guarded([&] { return report_models(options); });
 }
 
+GenerateAgainstResult generate_against(const GenerateOptions& options, const std::filesystem::path& other) {
+  return guarded([&] {
+    return run_writing(options, {options.model, other},
+                       [&](Run& run) { return generate_text_against(run, options, other); });
+  });
+}
+
+struct Chat::Impl {
+  explicit Impl(const ChatOptions& options) : conversation(options) {}
+  Conversation conversation;
+};
+
+Chat::Chat(const ChatOptions& options) {
+  guarded([&] {
+    check_trace(options.engine, {options.model});
+    impl_ = std::make_unique<Impl>(options);
+  });
+}
+Chat::Chat(Chat&&) noexcept = default;
+Chat& Chat::operator=(Chat&&) noexcept = default;
+Chat::~Chat() = default;
+ChatAnswer Chat::say(std::string_view message) {
+  return guarded([&] { return impl_->conversation.say(message); });
+}
+void Chat::reset() { impl_->conversation.reset(); }
+size_t Chat::context() const { return impl_->conversation.context(); }
+std::vector<StageTime> Chat::stages() const { return impl_->conversation.stages(); }
+
 InspectResult inspect(const std::filesystem::path& model) {
   return guarded([&] { return inspect_model(model); });
+}
+
+InspectReport inspect_path(const std::filesystem::path& path) {
+  return guarded([&] { return inspect_any(path); });
 }
 
 }  // namespace bw

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/rng.h"
+#include "pipeline/job_pieces.h"
 #include "pipeline/layer_feed.h"
 #include "pipeline/layer_inputs.h"
 
@@ -20,8 +21,6 @@ namespace op = backend::op;
 constexpr uint64_t kSuccessorStream = 3;
 // What the way back through a layer takes, in passes forward (docs/performance.md), alone and with prices.
 constexpr double kWorkBack = 2, kWorkBackPriced = 3;
-constexpr const char* kForward = "forward.piece";
-constexpr const char* kBackward = "backward.piece";
 
 class GradientPass {
  public:
@@ -118,7 +117,7 @@ class GradientPass {
   // Whether an earlier run has come to the way back; then the gradient, and what was found, are as they were there.
   bool resume_backward(GradientVisitor* visitor) {
     size_t left = 0;
-    const bool kept = work_.job.read(work_.job.root(), kBackward, work_.key, [&](io::PieceReader& piece) {
+    const bool kept = work_.job.read(work_.job.root(), kBackwardPiece, work_.key, [&](io::PieceReader& piece) {
       left = piece.number("left", layers());
       gradients_ = std::make_unique<States>(embed_rows(run_, decoder_, dir_, rows_, work_.job.root().path()));
       gradients_->restore(piece);
@@ -139,8 +138,8 @@ class GradientPass {
   // After backward().
   TokenGains take_gains() {
     inputs_.discard(layers());
-    work_.job.root().discard(kForward);
-    work_.job.root().discard(kBackward);
+    work_.job.root().discard(kForwardPiece);
+    work_.job.root().discard(kBackwardPiece);
     TokenGains gains;
     settle(head_gains_);
     gains.head = std::move(head_gains_.values);
@@ -170,7 +169,7 @@ class GradientPass {
   // Layers that an earlier run has gone through: the states are then those behind them.
   size_t resume_forward() {
     size_t done = 0;
-    const bool kept = work_.job.read(work_.job.root(), kForward, work_.key, [&](io::PieceReader& piece) {
+    const bool kept = work_.job.read(work_.job.root(), kForwardPiece, work_.key, [&](io::PieceReader& piece) {
       done = piece.number("done", layers());
       if (piece.left() != states_->bytes()) return false;
       if (!inputs_.has_until(done)) done = 0;
@@ -183,7 +182,7 @@ class GradientPass {
   }
 
   void save_forward(size_t done) {
-    io::PieceWriter piece(work_.job.root(), kForward, {{"done", done}});
+    io::PieceWriter piece(work_.job.root(), kForwardPiece, {{"done", done}});
     states_->save(piece);
     piece.seal(work_.key);
     work_.job.saved();
@@ -191,7 +190,7 @@ class GradientPass {
 
   void save_backward(GradientVisitor* visitor) {
     const io::Json header = {{"left", left_}, {"found", visitor ? visitor->save() : io::Json()}};
-    io::PieceWriter piece(work_.job.root(), kBackward, header);
+    io::PieceWriter piece(work_.job.root(), kBackwardPiece, header);
     gradients_->save(piece);
     settle(head_gains_);
     piece.write_values(std::as_const(head_gains_.values).span());

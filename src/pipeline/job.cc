@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "bitwright/bitwright.h"
+#include "pipeline/job_pieces.h"
 #include "pipeline/output_file.h"
 #include "pipeline/output_place.h"
 
@@ -14,9 +15,6 @@ namespace bw::pipeline {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kRows = "rows.piece";
-constexpr const char* kMeasured = "measured.piece";
 
 TokenGains read_gains(io::PieceReader& piece, size_t tokens, size_t layers) {
   TokenGains gains;
@@ -38,7 +36,7 @@ bool read_kept(const JobDir& job, const char* name, std::string_view key, const 
 }
 
 void keep_gains(const JobDir& job, const io::Json& header, const TokenGains& gains, std::string_view key) {
-  io::PieceWriter piece(job.root(), kMeasured, header);
+  io::PieceWriter piece(job.root(), kMeasuredPiece, header);
   piece.write_values(gains.head.span());
   for (const Matrix<float>& layer : gains.layers) piece.write_values(layer.span());
   piece.seal(key);
@@ -80,16 +78,17 @@ calib::Mix rows_of_job(Run& run, const model::ModelDir& dir, const CalibrationOp
   const std::string key = piece_key({"rows", engine_key(run), job.identity().model,
                                      fmt::format("{} {} {}", options.rows, options.length, options.seed)});
   calib::Rows rows;
-  const bool kept = read_kept(job, kRows, key, "the self-written calibration text is", [&](io::PieceReader& piece) {
-    rows.length = options.length;
-    piece.header().at("source").get_to(rows.source);
-    rows.ids.resize(options.rows * options.length);
-    piece.read_values(std::span(rows.ids));
-    return std::all_of(rows.ids.begin(), rows.ids.end(), [&](uint32_t id) { return id < dir.vocab_rows(); });
-  });
+  const bool kept =
+      read_kept(job, kRowsPiece, key, "the self-written calibration text is", [&](io::PieceReader& piece) {
+        rows.length = options.length;
+        piece.header().at("source").get_to(rows.source);
+        rows.ids.resize(options.rows * options.length);
+        piece.read_values(std::span(rows.ids));
+        return std::all_of(rows.ids.begin(), rows.ids.end(), [&](uint32_t id) { return id < dir.vocab_rows(); });
+      });
   if (kept) return calib::mix_of(std::move(rows));
   rows = calibration_rows(run, dir, options);
-  io::PieceWriter piece(job.root(), kRows, {{"source", rows.source}});
+  io::PieceWriter piece(job.root(), kRowsPiece, {{"source", rows.source}});
   piece.write_values(std::span<const uint32_t>(rows.ids));
   piece.seal(key);
   return calib::mix_of(std::move(rows));
@@ -100,9 +99,9 @@ Measured measure_in_job(Run& run, const model::ModelDir& dir, const calib::Rows&
   const std::string key =
       piece_key({stage_key("measure", run, job, rows, seed), fmt::format("{}", rounding_tokens)});
   Measured measured;
-  const bool kept = read_kept(job, kMeasured, key, "the measurement is", [&](io::PieceReader& piece) {
-    measured.measurement = parse_measurement(piece.header(), kMeasured);
-    require_of_model(measured.measurement, dir, kMeasured);
+  const bool kept = read_kept(job, kMeasuredPiece, key, "the measurement is", [&](io::PieceReader& piece) {
+    measured.measurement = parse_measurement(piece.header(), kMeasuredPiece);
+    require_of_model(measured.measurement, dir, kMeasuredPiece);
     measured.gains = read_gains(piece, rows.ids.size(), dir.config().n_layers);
     return true;
   });
@@ -115,7 +114,7 @@ Measured measure_in_job(Run& run, const model::ModelDir& dir, const calib::Rows&
 TokenGains gains_in_job(Run& run, const model::ModelDir& dir, const calib::Rows& rows, uint64_t seed, JobDir& job) {
   const std::string key = stage_key("gains", run, job, rows, seed);
   TokenGains gains;
-  const bool kept = read_kept(job, kMeasured, key, "the gradients are", [&](io::PieceReader& piece) {
+  const bool kept = read_kept(job, kMeasuredPiece, key, "the gradients are", [&](io::PieceReader& piece) {
     gains = read_gains(piece, rows.ids.size(), dir.config().n_layers);
     return true;
   });

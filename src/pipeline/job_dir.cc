@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "calib/sources.h"
+#include "pipeline/job_pieces.h"
 
 namespace bw::pipeline {
 namespace {
@@ -13,7 +14,6 @@ namespace {
 namespace fs = std::filesystem;
 using State = io::PieceDir::State;
 
-constexpr const char* kJob = "job.piece";
 constexpr const char* kJobKey = "bitwright job 1";
 
 [[noreturn]] void of_another(const fs::path& path, std::string_view what, std::string_view found,
@@ -36,7 +36,9 @@ void add_part(Hasher& hasher, std::string_view part) {
   hasher.update(std::as_bytes(std::span(part.data(), part.size())));
 }
 
-bool holds_work(const fs::path& work) noexcept { return io::holds_other_pieces(work, {kJob, kPlacePiece, kWarningPrefix}); }
+bool holds_work(const fs::path& work) noexcept {
+  return io::holds_other_pieces(work, {kJobPiece, kPlacePiece, kWarningPrefix});
+}
 
 // None: it cannot be understood.
 std::optional<JobIdentity> kept_identity(const io::PieceDir& work) {
@@ -44,9 +46,10 @@ std::optional<JobIdentity> kept_identity(const io::PieceDir& work) {
   const auto read = [&](const io::PieceReader& job) {
     job.header().at("model").get_to(found.model);
     job.header().at("text").get_to(found.text);
+    found.layers = job.number("layers", SIZE_MAX);
     return job.left() == 0;
   };
-  return io::read_piece(work, kJob, read) ? std::optional(found) : std::nullopt;
+  return io::read_piece(work, kJobPiece, read) ? std::optional(found) : std::nullopt;
 }
 
 bool is_record(std::string_view name) { return name.starts_with(kFinishedPrefix); }
@@ -81,7 +84,7 @@ JobDir::JobDir(const fs::path& path, const JobIdentity& identity, const WorkOpti
 
 void JobDir::begin(bool restart) {
   if (restart) work_.clear();
-  switch (work_.check(kJob, kJobKey)) {
+  switch (work_.check(kJobPiece, kJobKey)) {
     case State::kOther:
       throw Error(ErrorCode::kUsage,
                   fmt::format("{}: it was made by another version of Bitwright", work_.path().string()),
@@ -90,18 +93,20 @@ void JobDir::begin(bool restart) {
       if (const auto found = kept_identity(work_)) {
         if (found->model != identity_.model) of_another(work_.path(), "model", found->model, identity_.model);
         if (found->text != identity_.text) of_another(work_.path(), "text", found->text, identity_.text);
-        return;
+        if (found->layers == identity_.layers) return;
       }
       [[fallthrough]];
     case State::kDamaged:
-      reporter_.warn("resume", fmt::format("{}: {} is damaged; all begins anew", work_.path().string(), kJob));
+      reporter_.warn("resume", fmt::format("{}: {} is damaged; all begins anew", work_.path().string(), kJobPiece));
       work_.clear(is_record);
       break;
     case State::kAbsent:
       work_.clear(is_record);  // killed before there was anything, or when all was finished
       break;
   }
-  io::PieceWriter(work_, kJob, {{"model", identity_.model}, {"text", identity_.text}}).seal(kJobKey);
+  io::PieceWriter(work_, kJobPiece,
+                  {{"model", identity_.model}, {"text", identity_.text}, {"layers", identity_.layers}})
+      .seal(kJobKey);
 }
 
 JobDir::~JobDir() {
@@ -111,8 +116,8 @@ JobDir::~JobDir() {
 
 void JobDir::remove() noexcept {
   try {
-    work_.clear([](std::string_view name) { return name.starts_with(kJob) || is_record(name); });
-    work_.discard(kJob);
+    work_.clear([](std::string_view name) { return name.starts_with(kJobPiece) || is_record(name); });
+    work_.discard(kJobPiece);
   } catch (...) {  // what cannot be removed stays
   }
   work_.remove();

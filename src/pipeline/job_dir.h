@@ -17,6 +17,7 @@ namespace bw::pipeline {
 struct JobIdentity {
   std::string model;  // fingerprint, see measurement.h
   std::string text;   // of the calibration files; "self-written"
+  size_t layers = 0;  // of the model, for who looks at the folder
 };
 // Of the contents of the files, in their order. Throws Error(kIo) if one cannot be read.
 std::string text_fingerprint(const std::vector<std::filesystem::path>& files);
@@ -24,18 +25,8 @@ std::string text_fingerprint(const std::vector<std::filesystem::path>& files);
 // The key of a piece: a fingerprint of everything that its bytes depend on.
 std::string piece_key(std::initializer_list<std::string_view> parts);
 
-// In the folder of a target: the path where its output was to be, of no use to a later run but to remove what is there.
-inline constexpr const char* kPlacePiece = "place.piece";
-
 // What the user should know where a run ends before its job does: whether the folder holds anything to go on from.
 std::string kept_advice(const std::filesystem::path& work);
-
-// The piece that records finished outputs begins with this; its key must not depend on more than such a record does,
-// since it outlives the rest of the folder.
-inline constexpr std::string_view kFinishedPrefix = "finished-";
-
-// Begins the names of pieces that hold one warning each: a run that goes on recalls what earlier ones have warned of.
-inline constexpr std::string_view kWarningPrefix = "warning-";
 
 class JobDir {
  public:

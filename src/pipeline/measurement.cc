@@ -154,7 +154,17 @@ io::OrderedJson to_json(const Measurement& m) {
           {"head", matrix_json(m.head)}};
 }
 
+bool is_foreign_measurement(const io::Json& json) {
+  return json.is_object() && json.contains("measurement") && json.contains("last_module_idx");
+}
+
 Measurement parse_measurement(const io::Json& json, const std::string& name) {
+  if (is_foreign_measurement(json)) {
+    damaged(
+        name,
+        "exllamav2 wrote this measurement; its prices are relative errors of whole blocks, not nats of each linear, "
+        "and say nothing of the layouts that Bitwright chooses from");
+  }
   if (!json.is_object() || !json.contains("format") || json["format"] != kFormat) {
     damaged(name, "this is not a measurement that Bitwright wrote");
   }

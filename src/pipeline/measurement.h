@@ -50,6 +50,9 @@ Measurement load_measurement(const std::filesystem::path& path, const model::Mod
 // What load_measurement refuses in one that parse_measurement has read: of another model.
 void require_of_model(const Measurement& measurement, const model::ModelDir& dir, const std::string& name);
 
+// True if this is what exllamav2's converter writes as its measurement.
+bool is_foreign_measurement(const io::Json& json);
+
 // True if the file is a measurement, of whatever model and version.
 bool is_measurement(const std::filesystem::path& path);
 

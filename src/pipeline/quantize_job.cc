@@ -11,6 +11,7 @@
 #include "calib/sources.h"
 #include "pipeline/compile.h"
 #include "pipeline/job.h"
+#include "pipeline/job_pieces.h"
 #include "pipeline/layer_quantizer.h"
 #include "pipeline/output_place.h"
 #include "pipeline/quantize.h"
@@ -27,45 +28,6 @@ constexpr size_t kFastShare = 8, kFastTokens = 2048;
 calib::Rows rows_to_price(const calib::Rows& rows, Effort effort) {
   if (effort != Effort::kFast) return rows;
   return calib::some_of(rows, std::max(rows.count() / kFastShare, (kFastTokens + rows.length - 1) / rows.length));
-}
-
-// What has been finished: the targets' keys and results by name, in one piece, so that all of it is known or nothing
-// is. It stays until all else in the work folder is gone: with it, outputs are known to be ours and complete.
-constexpr const char* kFinishedKey = "finished targets";
-
-std::vector<std::string> finished_pieces(const io::PieceDir& dir) {
-  std::vector<std::string> names = dir.names();
-  std::erase_if(names, [](const std::string& name) { return !name.starts_with(kFinishedPrefix); });
-  return names;  // the newest last
-}
-
-// A piece and its seal cannot be replaced at once: the next one has another name, and the others go afterwards.
-void keep_finished(const io::PieceDir& dir, const io::Json& finished) {
-  const std::vector<std::string> before = finished_pieces(dir);
-  size_t n = 0;
-  if (!before.empty()) n = std::strtoul(before.back().c_str() + kFinishedPrefix.size(), nullptr, 10) + 1;
-  io::PieceWriter(dir, fmt::format("{}{:05}.piece", kFinishedPrefix, n), finished).seal(kFinishedKey);
-  for (const std::string& name : before) dir.discard(name);
-}
-
-constexpr const char* kPlaceKey = "place of the output";
-
-std::optional<fs::path> kept_place(const io::PieceDir& folder) {
-  if (folder.check(kPlacePiece, kPlaceKey) != io::PieceDir::State::kWhole) return std::nullopt;
-  std::string path;
-  const bool understood = io::read_piece(folder, kPlacePiece, [&](io::PieceReader& piece) {
-    path.resize(piece.left());
-    piece.read_values(std::span(path));
-    return !path.empty();
-  });
-  return understood ? std::optional<fs::path>(path) : std::nullopt;
-}
-
-void keep_place(const io::PieceDir& folder, const fs::path& output) {
-  const std::string path = fs::absolute(output).string();  // any bytes, so not in the header
-  io::PieceWriter piece(folder, kPlacePiece, {});
-  piece.write_values(std::span<const char>(path));
-  piece.seal(kPlaceKey);
 }
 
 // From here on a result is of little use: e times less likely, on average, than what the original would say.
@@ -173,7 +135,7 @@ class QuantizeJob {
       for (const fs::path& output : outputs) check_output_path(dir_.path(), output, options_.overwrite);
     };
     if (!fs::exists(work)) check_outputs();  // before anything is made
-    const JobIdentity identity{fingerprint(dir_), text_fingerprint(options_.calibration.files)};
+    const JobIdentity identity{fingerprint(dir_), text_fingerprint(options_.calibration.files), dir_.config().n_layers};
     job_ = std::make_unique<JobDir>(work, identity, options_.work, run_.reporter);
     for (const fs::path& output : outputs) settle_output(output);
     if (options_.work.restart) check_outputs();  // before anything is lost; else some of them may be finished

@@ -45,7 +45,8 @@ class Pages : public test::Program {
   }
 };
 
-const std::vector<std::string> kCommands = {"plan", "quantize", "measure", "eval", "inspect", "report", "calib", "generate"};
+const std::vector<std::string> kCommands = {"plan",   "quantize", "measure",  "eval", "inspect",
+                                            "report", "calib",    "generate", "chat", "convert"};
 
 TEST_F(Pages, EveryOptionOfEveryCommandIsInAllOfThem) {
   const std::string bash = run("completion bash").out, zsh = run("completion zsh").out,

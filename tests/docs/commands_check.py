@@ -10,6 +10,7 @@ that are made here. What another shell would read (after a pipe) is left out. St
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -52,6 +53,7 @@ def fill(place, program, model):
     chats = '{"messages": [{"role": "user", "content": "Say it."}, {"role": "assistant", "content": "%s"}]}\n'
     files = {name: text for name in ("FILE", "TEXT", "HELD_OUT", "YOUR_TEXT", "YOUR_TEXT.txt", "text.txt",
                                      "held-out.txt", "books/a.txt", "books/b.txt", "code/a.txt", "a.txt", "b.txt")}
+    files["questions.txt"] = "Hi\n"
     files["chats.jsonl"] = (chats % text[:4000]) * 30
     for name, content in files.items():
         path = place / name
@@ -71,6 +73,21 @@ def fill(place, program, model):
                    capture_output=True)
 
 
+def interrupt(place, program):
+    """Leaves OUT.work of a job that was interrupted; one that is done before it could be is begun again."""
+    for _ in range(50):
+        job = subprocess.Popen([program, "quantize", "MODEL", "-o", "INTERRUPTED", "--work", "OUT.work", "--bpw", "4.5",
+                                "--checkpoint", "0", "--overwrite", "--log", "json",
+                                "--calib", "text.txt", "--calib-rows", "4", "--calib-length", "32"],
+                               cwd=place, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+        for line in job.stderr:
+            if '"stage":"quantize"' in line:
+                job.send_signal(signal.SIGINT)
+        if job.wait() == 130:
+            return
+    sys.exit("commands_check: no job could be interrupted")
+
+
 def runnable(command):
     """As a shell here can run it; None for a mere name, which is asked for its help."""
     command = re.sub(r"^build/release/", "", command).split(" | ")[0].split("  #")[0].strip()
@@ -88,9 +105,9 @@ def runnable(command):
 
 def renew(place, command):
     """What a command writes must not be there already."""
-    if re.match(r"bitwright (quantize|plan) ", command):
+    if re.match(r"bitwright (quantize|plan|convert) ", command):
         several = re.search(r"--bpw \S+,", command)
-        for name in re.findall(r"(?:-o|--output) (\S+)", command):
+        for name in re.findall(r"(?:-o|--output|-cf) (\S+)", command):
             for path in place.glob(name + ("-*bpw" if several else "")):
                 shutil.rmtree(path, ignore_errors=True)
 
@@ -110,8 +127,11 @@ def main(program, model):
                 continue
             seen[command] = where
             renew(place, command)
+            if "OUT.work" in command:
+                interrupt(place, program)
             done = subprocess.run(["bash", "-c", command], cwd=place, env=environment, stdin=subprocess.DEVNULL,
                                   capture_output=True, text=True, check=False)
+            shutil.rmtree(place / "OUT.work", ignore_errors=True)
             if done.returncode != 0:
                 failures.append(f"{where}: {command}\n    status {done.returncode}: {done.stderr.strip()[-400:]}")
     print(f"commands_check: {len(seen)} commands, {len(failures)} fail")

@@ -31,6 +31,27 @@ TEST_P(LanguageModelOn, ACacheThatGrowsGivesTheSameLogits) {
   EXPECT_EQ(growing.length, 24u);
 }
 
+// As a conversation does: what stays the same is kept, what differs is forgotten, several tokens come at once.
+TEST_P(LanguageModelOn, TokensThatFollowTheCacheAtOnceGiveTheLogitsOfOneByOne) {
+  for (const char* name : {"gemma3", "llama", "mistral-window-linear"}) {
+    const model::ModelDir dir(std::filesystem::path(BW_FIXTURES) / "models" / name);
+    const auto device = test::make_device(GetParam());
+    const LanguageModel model(*device, dir, 24, backend::Precision::kF32, test::plain_linears(dir, *device));
+    std::vector<uint32_t> ids(24);
+    for (uint32_t i = 0; i < ids.size(); ++i) ids[i] = (i * i * 7 + 3) % 250;
+    KvCache whole(*device, dir.config(), 1, 24), parts(*device, dir.config(), 1, 24);
+    const auto want = device->read<float>(model.step(ids, ids.size(), whole), "test");
+    model.step(std::span(ids).first(5), 5, parts);
+    const std::vector<uint32_t> others(9, 17);
+    model.step(others, others.size(), parts);
+    parts.length = 5;
+    const auto got = device->read<float>(model.step(std::span(ids).subspan(5), 19, parts), "test");
+    EXPECT_EQ(parts.length, 24u);
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-4) << name << " " << i;
+  }
+}
+
 TEST(Sample, RefusesLogitsThatAreNotFinite) {
   for (const float bad : {NAN, INFINITY}) {
     for (const size_t at : {size_t{0}, size_t{7}}) {
@@ -53,9 +74,22 @@ TEST(Sample, KeepsToTheMostLikelyTokens) {
     EXPECT_EQ(sample(logits, {.temperature = 1, .top_k = 1}, u), 1u);
     EXPECT_EQ(sample(logits, {.temperature = 1, .top_p = 0.4f}, u), 1u);
     EXPECT_EQ(sample(logits, {.temperature = 1, .top_k = 2}, u), u < 0.5 ? 1u : 2u);
+    EXPECT_EQ(sample(logits, {.temperature = 1, .min_p = 0.2f}, u), u < 0.5 ? 1u : 2u);
+    EXPECT_EQ(sample(logits, {.temperature = 1, .min_p = 1.0f}, u), u < 0.5 ? 1u : 2u);
   }
+  // exp(-2) = 0.135 of the most likely, and exp(-3) = 0.05.
+  EXPECT_EQ(sample(logits, {.temperature = 1, .min_p = 0.13f}, 0.999), 3u);
+  EXPECT_EQ(sample(logits, {.temperature = 1, .min_p = 0.14f}, 0.999), 2u);
+  EXPECT_EQ(sample(logits, {.temperature = 3, .min_p = 0.3f}, 0.999), 0u);  // of what the temperature makes of them
   EXPECT_EQ(sample(logits, {.temperature = 1}, 0.0), 0u);
   EXPECT_EQ(sample(logits, {.temperature = 1}, 0.999), 3u);
+}
+
+TEST(Probability, IsTheSoftmaxOfTheLogits) {
+  const std::vector<float> logits = {0.0f, std::log(2.0f), -INFINITY, std::log(5.0f)};
+  const std::vector<double> want = {0.125, 0.25, 0, 0.625};
+  for (uint32_t i = 0; i < logits.size(); ++i) EXPECT_NEAR(probability(logits, i), want[i], 1e-7);
+  EXPECT_NEAR(probability(std::vector<float>{1000.0f, 1000.0f}, 1), 0.5, 1e-12);
 }
 
 }  // namespace

@@ -135,6 +135,8 @@ TEST_F(Limits, SamplingOptionsThatMakeNoSenseAreRefused) {
     refuse([&](GenerateOptions& g) { g.temperature = bad; }, "--temperature");
   }
   for (const float bad : {0.0f, -1.0f, 1.5f, NAN}) refuse([&](GenerateOptions& g) { g.top_p = bad; }, "--top-p");
+  for (const float bad : {-0.1f, 1.5f, NAN}) refuse([&](GenerateOptions& g) { g.min_p = bad; }, "--min-p");
+  refuse([&](GenerateOptions& g) { g.system = "Be brief."; }, "--system");
   GenerateOptions none = generation(good_);
   none.max_tokens = 0;
   EXPECT_EQ(generate(none).tokens, 0u);

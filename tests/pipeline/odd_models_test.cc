@@ -98,7 +98,7 @@ TEST_F(OddModel, AnMlpThatIsNoMultipleOf32StaysInHalf) {
   EXPECT_EQ(r.planned_bytes, r.written_bytes);
   const InspectResult seen = inspect(out_);
   EXPECT_LE(seen.bpw_linears, 14);
-  for (const LinearReport& l : seen.linears) {
+  for (const PartReport& l : seen.linears) {
     if (l.key == "lm_head") continue;
     const bool mlp = l.key.find(".mlp.") != std::string::npos;
     EXPECT_EQ(l.layout == "F16", mlp) << l.key << " " << l.layout;
