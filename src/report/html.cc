@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/html_escape.h"
 #include "base/utf8.h"
 
 namespace bw::report {
@@ -136,28 +137,7 @@ std::string svg_begin(double width, double height, std::string_view title, std::
 
 }  // namespace
 
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : replace_invalid_utf8(text)) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
+std::string escaped(std::string_view text) { return html_escaped(replace_invalid_utf8(text)); }
 
 std::string to_html(const Table& table) {
   std::string out = table.is_text ? "<div class=\"wide\"><table class=\"text\"><thead><tr>"

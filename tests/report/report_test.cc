@@ -138,7 +138,7 @@ TEST(ReportPage, TellsEveryLinearAndEveryFigure) {
 
 TEST(ReportPage, TextIsEscaped) {
   const std::string page = html_page(sample());
-  EXPECT_NE(page.find("org/a &lt;b&gt; &amp; &quot;c&quot;"), std::string::npos);
+  EXPECT_NE(page.find("org/a &lt;b&gt; &amp; &#34;c&#34;"), std::string::npos);
   EXPECT_NE(page.find("plan: &lt;odd&gt; &amp; more"), std::string::npos);
   EXPECT_EQ(page.find("<b>"), std::string::npos);
   EXPECT_EQ(page.find("<odd>"), std::string::npos);

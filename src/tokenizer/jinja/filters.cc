@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "base/html_escape.h"
 #include "base/utf8.h"
 #include "tokenizer/jinja/runtime.h"
 #include "tokenizer/jinja/text.h"
@@ -51,29 +52,7 @@ Value filter_safe(const Value& value, const CallArguments& arguments, Context& c
 
 Value filter_escape(const Value& value, const CallArguments& arguments, Context& context) {
   Bound("escape", arguments, {}, 0);
-  std::string out;
-  for (const char c : text_of(value, context)) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      case '"':
-        out += "&#34;";
-        break;
-      default:
-        out.push_back(c);
-    }
-  }
-  return Value::string(std::move(out));
+  return Value::string(html_escaped(text_of(value, context)));
 }
 
 Value filter_int(const Value& value, const CallArguments& arguments, Context& context) {
