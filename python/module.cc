@@ -15,7 +15,7 @@ using namespace nb::literals;
 namespace {
 
 // Connects a run to Python while the interpreter's lock is released. What the callback raises, or a signal's handler,
-// ends the run at its next step and is raised from the call.
+// ends the run at its next step and is raised from the call; at the end of a run, too, though all is written then.
 class Watcher {
  public:
   explicit Watcher(nb::object progress) : progress_(std::move(progress)) {}
@@ -27,13 +27,17 @@ class Watcher {
 
   template <typename Call>
   auto run(const Call& call) {
-    try {
-      const nb::gil_scoped_release released;
-      return call();
-    } catch (const bw::Error& e) {
-      if (raised_ && e.code() == bw::ErrorCode::kInterrupted) throw std::move(*raised_);
-      throw;
-    }
+    auto result = [&] {
+      try {
+        const nb::gil_scoped_release released;
+        return call();
+      } catch (const bw::Error& e) {
+        if (raised_ && e.code() == bw::ErrorCode::kInterrupted) throw std::move(*raised_);
+        throw;
+      }
+    }();
+    if (raised_) throw std::move(*raised_);
+    return result;
   }
 
  private:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Literal, Optional, Union
+from typing import Literal, Optional, Union, get_args
 
 from . import _core
 from ._core import EvaluateResult, Estimate, InspectResult, MeasureResult, PartReport, Progress, QuantizeResult
@@ -34,17 +34,17 @@ def _bytes(size: Size, name: str) -> int:
     return _core.parse_bytes(size, name) if isinstance(size, str) else size
 
 
-def _choice(kind: type, word: str, name: str):
-    try:
-        return getattr(kind, word)
-    except AttributeError:
-        raise UsageError(f"{name}: '{word}' is no {name}", 2) from None
+def _choice(kind: type, words: object, word: str, name: str):
+    known = get_args(words)
+    if word not in known:
+        raise UsageError(f"{name}: {word!r} is none of {', '.join(known)}", 2)
+    return getattr(kind, word)
 
 
 def _engine(threads: int, arithmetic: str, device: str, memory: Size, device_memory: Size) -> _core.EngineOptions:
     engine = _core.EngineOptions()
     engine.threads = threads
-    engine.arithmetic = _choice(_core.Arithmetic, arithmetic, "arithmetic")
+    engine.arithmetic = _choice(_core.Arithmetic, Arithmetic, arithmetic, "arithmetic")
     engine.device = device
     engine.memory = _bytes(memory, "memory")
     engine.device_memory = _bytes(device_memory, "device_memory")
@@ -81,7 +81,7 @@ def quantize(model: Path, output: Path, *, bpw: float | Sequence[float] | None =
     options.bpw = [] if bpw is None else [float(bpw)] if isinstance(bpw, (int, float)) else [float(b) for b in bpw]
     options.size = None if size is None else _bytes(size, "size")
     options.measurement = None if measurement is None else os.fspath(measurement)
-    options.effort = _choice(_core.Effort, effort, "effort")
+    options.effort = _choice(_core.Effort, Effort, effort, "effort")
     options.head_bits = None if head_bits == "auto" else head_bits
     options.shard_bytes = _bytes(shard_size, "shard_size")
     options.overwrite = overwrite

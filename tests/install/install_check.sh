@@ -47,7 +47,7 @@ for name in $functions; do
   grep -qE "^bw::$name(\[abi:cxx11\])?\(" <<<"$exported" || fail "bw::$name is not exported: add it to cmake/package/exports.map"
 done
 while read -r symbol; do
-  name=$(sed -E 's/^bw::([a-z_0-9]+).*/\1/' <<<"$symbol")
-  grep -qx "$name" <<<"$functions" || fail "$symbol is exported and in no public header"
-done < <(grep -E '^bw::[a-z_0-9]+(\[|\()' <<<"$exported")
+  name=$(sed -E 's/^bw::([A-Za-z_0-9]+).*/\1/' <<<"$symbol")
+  [[ $name == Chat ]] || grep -qx "$name" <<<"$functions" || fail "$symbol is exported and in no public header"
+done < <(grep '^bw::' <<<"$exported")
 echo "install_check: the installed library serves CMake and pkg-config"

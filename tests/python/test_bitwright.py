@@ -72,6 +72,14 @@ class Bitwright(unittest.TestCase):
         self.assertIn("resume", notes)
         self.assertTrue((self.dir / "out" / "model.safetensors").exists())
 
+    def test_what_the_callback_raises_at_the_very_end_is_raised_too(self):
+        def stop(event):
+            if event.stage == "compile" and event.done == event.total:
+                raise LookupError("at the end")
+        with self.assertRaises(LookupError):
+            bitwright.quantize(MODEL, self.dir / "out", bpw=5, progress=stop, **self.calibration)
+        self.assertTrue((self.dir / "out" / "model.safetensors").exists())  # all was written
+
     def test_a_signal_ends_the_run(self):
         import signal
         with self.assertRaises(KeyboardInterrupt):
@@ -92,8 +100,9 @@ class Bitwright(unittest.TestCase):
         self.assertEqual(usage.code, 2)
         self.assertIn("--bpw", usage.hint)
         self.assertIsInstance(of(lambda: bitwright.quantize(MODEL, self.dir / "o", bpw=99)), ValueError)
-        self.assertIsInstance(of(lambda: bitwright.quantize(MODEL, self.dir / "o", bpw=4, effort="most")),
-                              bitwright.UsageError)
+        for effort in ("most", "__doc__", None):
+            self.assertIsInstance(of(lambda e=effort: bitwright.quantize(MODEL, self.dir / "o", bpw=4, effort=e)),
+                                  bitwright.UsageError)
         self.assertIsInstance(of(lambda: bitwright.quantize(MODEL, self.dir / "o", size="much")), bitwright.UsageError)
         self.assertFalse((self.dir / "o").exists())
 
