@@ -50,7 +50,9 @@ class Talk {
     }
     return true;
   }
-  std::string last_line() const { return fmt::format("done: {} answers, {} tokens", answers_, tokens_); }
+  std::string last_line() const {
+    return fmt::format("done: {} answer{}, {} tokens", answers_, answers_ == 1 ? "" : "s", tokens_);
+  }
   std::vector<StageTime> stages() const { return chat_.stages(); }
 
  private:
@@ -107,8 +109,13 @@ std::string run(State& s) {
   Talk talk(s, terminal);
   if (terminal) Console::get().ask(kHint);
   InputLines lines;
-  while (const auto message = read_message(lines, terminal)) {
-    if (!talk.take(*message)) break;
+  try {
+    while (const auto message = read_message(lines, terminal)) {
+      if (!talk.take(*message)) break;
+    }
+  } catch (const Error& e) {
+    if (terminal && e.code() == ErrorCode::kInterrupted) Console::get().ask("\n");  // after the terminal's ^C
+    throw;
   }
   print_profile(s.common, talk.stages());
   return talk.last_line();

@@ -23,7 +23,9 @@ std::string padded(const std::string& text, size_t columns, bool to_the_right) {
 
 // Both models in rows, what each has drawn in columns.
 void print_difference(const TokenDifference& d, const std::array<std::string, 2>& models) {
-  fmt::print("\nThey differ after {} tokens. How likely is what each goes on with, to each:\n", d.position);
+  fmt::print(
+      "{}. How likely is what each goes on with, to each:\n",
+      d.position == 0 ? "They differ from the first token" : fmt::format("They differ after {} tokens", d.position));
   std::array<std::string, 2> token;
   for (size_t i = 0; i < 2; ++i) {
     token[i] = nlohmann::json(d.token[i]).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -43,7 +45,7 @@ void print_difference(const TokenDifference& d, const std::array<std::string, 2>
 
 std::string run_against(State& s) {
   const GenerateAgainstResult r = generate_against(s.options, s.against);
-  fmt::print("\n");
+  if (!r.common.empty()) fmt::print("{}", r.difference ? "\n\n" : "\n");
   std::string last = fmt::format("done: the same {} tokens", r.tokens[0]);
   if (r.difference) {
     const std::array<std::string, 2> models = {s.options.model.string(), s.against.string()};

@@ -243,7 +243,7 @@ struct ReportResult {
 // Where two texts part: the token that each model has drawn there.
 struct TokenDifference {
   size_t position = 0;  // tokens that are the same
-  // Of model i; an end token as it is called in the vocabulary.
+  // Of model i; an end token, or a part of a character, as it is called in the vocabulary.
   std::array<std::string, 2> token;
   // [i][j]: the probability, at temperature 1, that model i gives to the token of model j.
   std::array<std::array<double, 2>, 2> probability{};

@@ -49,7 +49,10 @@ struct Side {
 
 std::string name_of(const tokenizer::Tokenizer& tokenizer, uint32_t id) {
   std::string text = tokenizer.decode(std::span(&id, 1));
-  if (text.empty()) text = tokenizer.id_to_token(id).value_or(fmt::format("id {}", id));
+  // Special tokens, and parts of characters, go by their name in the vocabulary.
+  if (text.empty() || text.find("\xEF\xBF\xBD") != std::string::npos) {
+    text = tokenizer.id_to_token(id).value_or(fmt::format("id {}", id));
+  }
   return text;
 }
 

@@ -87,6 +87,7 @@ class Keyboard {
   explicit Keyboard(const std::vector<std::string>& arguments) {
     pid_ = forkpty(&terminal_, nullptr, nullptr, nullptr);
     if (pid_ != 0) return;
+    setenv("NO_COLOR", "1", 1);
     std::vector<char*> argv = {const_cast<char*>(BW_PROGRAM)};
     for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
     argv.push_back(nullptr);
@@ -141,7 +142,7 @@ TEST_F(ChatProgram, AtATerminalCtrlCStopsTheAnswerAndExitEnds) {
   ASSERT_TRUE(keys.wait_for("> ")) << keys.out();
   keys.press("/exit\n");
   EXPECT_EQ(keys.end(), 0) << keys.out();
-  EXPECT_NE(keys.out().find("1 answers"), std::string::npos) << keys.out();
+  EXPECT_NE(keys.out().find("done: 1 answer, "), std::string::npos) << keys.out();
 }
 
 TEST_F(ChatProgram, AtATerminalCtrlCAtThePromptLeaves) {
@@ -149,7 +150,7 @@ TEST_F(ChatProgram, AtATerminalCtrlCAtThePromptLeaves) {
   ASSERT_TRUE(keys.wait_for("\n> ")) << keys.out();
   keys.press("\x03");
   EXPECT_EQ(keys.end(), 130) << keys.out();
-  EXPECT_NE(keys.out().find("interrupted"), std::string::npos) << keys.out();
+  EXPECT_NE(keys.out().find("error: interrupted"), std::string::npos) << keys.out();
 }
 
 TEST_F(ChatProgram, AtATerminalAConversationThatIsTooLongCanBeginAnew) {

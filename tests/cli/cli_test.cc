@@ -35,6 +35,12 @@ TEST_F(Cli, QuantizeEvalInspectGenerate) {
   EXPECT_TRUE(fs::exists(dir_.path() / "eval.json"));
   EXPECT_EQ(run("inspect --json " + quoted(out_)).status, 0);
   EXPECT_EQ(run("generate " + quoted(out_) + " --prompt tides -n 4").status, 0);
+  const Outcome same = run("generate " + quoted(out_) + " --against " + quoted(out_) + " --prompt tides -n 4");
+  EXPECT_EQ(same.last_line(), "done: the same 4 tokens") << same.out;
+  const Outcome g = run("generate " + quoted(model_) + " --against " + quoted(out_) + " --prompt tides -n 60");
+  EXPECT_EQ(g.status, 0) << g.out;
+  EXPECT_NE(g.out.find("They differ "), std::string::npos) << g.out;
+  EXPECT_NE(g.out.find("\n" + out_.string() + ":\n"), std::string::npos) << g.out;
 }
 
 TEST_F(Cli, HelpAndVersionSucceed) {
@@ -93,8 +99,9 @@ TEST_F(Cli, NumbersThatMakeNoSenseAreOneLine) {
     expect_refused(run(evaluate + " " + option), 2, {std::string(option).substr(0, 6).c_str()});
   }
   const std::string generate = "generate " + quoted(model_) + " --prompt tides ";
-  for (const char* option : {"--max-tokens -1", "--max-tokens 99999999999", "--top-k -1", "--temperature -1",
-                             "--temperature nan", "--top-p 0", "--top-p 1.1", "--top-p nan"}) {
+  for (const char* option :
+       {"--max-tokens -1", "--max-tokens 99999999999", "--top-k -1", "--temperature -1", "--temperature nan",
+        "--top-p 0", "--top-p 1.1", "--top-p nan", "--min-p 2", "--system x"}) {
     expect_refused(run(generate + option), 2, {std::string(option).substr(0, 7).c_str()});
   }
 }

@@ -25,11 +25,11 @@ class Convert : public test::Program {
 };
 
 TEST_F(Convert, WritesWhatQuantizeWrites) {
-  const Outcome o = convert("-nr -cf " + quoted(out_) + text() + " -b 4.5 -hb 8 -r 4 -l 32 -ss 0.05");
+  const Outcome o = convert("-nr -cf " + quoted(out_) + text() + " -b 4.5 -hb 8 -r 4 -l 32 -ss 0.01");
   EXPECT_EQ(o.status, 0) << o.out;
   EXPECT_FALSE(fs::exists(work_));
   const Outcome q = run("quantize " + quoted(model_) + " -o " + quoted(dir_ / "same") + " --bpw 4.5 --head-bits 8" +
-                        " --calib " + quoted(text_) + " --calib-rows 4 --calib-length 32 --shard-size 52429");
+                        " --calib " + quoted(text_) + " --calib-rows 4 --calib-length 32 --shard-size 10486");
   ASSERT_EQ(q.status, 0) << q.out;
   const Outcome same = shell("diff -r -x 'report.*' " + quoted(out_) + " " + quoted(dir_ / "same"));
   EXPECT_EQ(same.status, 0) << same.out;

@@ -54,6 +54,7 @@ def fill(place, program, model):
     files = {name: text for name in ("FILE", "TEXT", "HELD_OUT", "YOUR_TEXT", "YOUR_TEXT.txt", "text.txt",
                                      "held-out.txt", "books/a.txt", "books/b.txt", "code/a.txt", "a.txt", "b.txt")}
     files["questions.txt"] = "Hi\n"
+    files["text.jsonl"] = "".join('{"text": "%s"}\n' % text[at:at + 900] for at in range(0, len(text), 900))
     files["chats.jsonl"] = (chats % text[:4000]) * 30
     for name, content in files.items():
         path = place / name
