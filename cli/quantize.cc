@@ -65,7 +65,8 @@ void add_quantize(CLI::App& app, Action& action) {
   c->add_option("--bpw", s->bpw, "Bits per weight of the decoder's linears, side tensors included; several: 3.0,4.0")
       ->allow_extra_args(false)
       ->type_name("BPW[,BPW...]");
-  c->add_option("--size", s->size, "Size of the whole output (report and model card apart) instead, such as 3.2GB")->type_name("SIZE");
+  c->add_option("--size", s->size, "Size of the whole output (report and model card apart) instead, such as 3.2GB")
+      ->type_name("SIZE");
   one_of(*c->add_option("--effort", s->effort, "Work done for quality within the same bits")->capture_default_str(),
          {"fast", "normal", "best"});
   c->add_option("--head-bits", s->head_bits,

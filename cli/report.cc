@@ -46,7 +46,9 @@ void add_report(CLI::App& app, Action& action) {
   c->footer(
       "Examples:\n  bitwright report OUT\n  bitwright report OUT --json\n  bitwright report OUT-3bpw OUT-4bpw -o "
       "compare.html");
-  c->add_option("models", s->options.models, "Directories that `bitwright quantize` wrote")->required()->type_name("DIR");
+  c->add_option("models", s->options.models, "Directories that `bitwright quantize` wrote")
+      ->required()
+      ->type_name("DIR");
   c->add_option("-o,--output", s->output, "Write the page there: one model's report, or several beside each other")
       ->type_name("FILE.html");
   c->add_flag("--json", s->json, "The data instead (docs/report.md has the schema)");

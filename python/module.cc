@@ -217,8 +217,9 @@ NB_MODULE(_core, m) {
   add_options(m);
   add_results(m);
   m.def("version", [] { return std::string(bw::version()); });
-  m.def("parse_bytes", [](const std::string& text, const std::string& name) { return bw::parse_bytes(text, name); },
-        "text"_a, "name"_a);
+  m.def(
+      "parse_bytes", [](const std::string& text, const std::string& name) { return bw::parse_bytes(text, name); },
+      "text"_a, "name"_a);
   m.def(
       "quantize",
       [](const bw::QuantizeOptions& o, nb::object progress) {

@@ -230,7 +230,7 @@ struct ReportFigures {
   std::string model;  // that was quantized
   double bpw_linears = 0, bpw_head = 0;
   uint64_t bytes = 0;
-  double predicted_kld = 0;         // nats per token
+  double predicted_kld = 0;          // nats per token
   Estimate fitted_kld, fitted_top1;  // on calibration tokens, see QuantizeResult
 };
 

@@ -96,8 +96,7 @@ calib::Mix rows_of_job(Run& run, const model::ModelDir& dir, const CalibrationOp
 
 Measured measure_in_job(Run& run, const model::ModelDir& dir, const calib::Rows& rows, size_t rounding_tokens,
                         uint64_t seed, JobDir& job) {
-  const std::string key =
-      piece_key({stage_key("measure", run, job, rows, seed), fmt::format("{}", rounding_tokens)});
+  const std::string key = piece_key({stage_key("measure", run, job, rows, seed), fmt::format("{}", rounding_tokens)});
   Measured measured;
   const bool kept = read_kept(job, kMeasuredPiece, key, "the measurement is", [&](io::PieceReader& piece) {
     measured.measurement = parse_measurement(piece.header(), kMeasuredPiece);

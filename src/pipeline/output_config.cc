@@ -126,9 +126,8 @@ std::optional<std::string> foreign_file(const std::filesystem::path& dir) {
   if (!written_by_us(dir)) return "config.json";
   for (const auto& entry : std::filesystem::directory_iterator(dir)) {
     const std::string name = entry.path().filename().string();
-    const bool ours =
-        name == "config.json" || name == kPartialMarker || name == kReportPage || name.ends_with(".safetensors") ||
-        is_side_file(entry.path());
+    const bool ours = name == "config.json" || name == kPartialMarker || name == kReportPage ||
+                      name.ends_with(".safetensors") || is_side_file(entry.path());
     if (!entry.is_regular_file() || !ours) return name;
   }
   return std::nullopt;

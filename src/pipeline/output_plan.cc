@@ -295,7 +295,8 @@ std::vector<PlanPoint> frontier_of(const Measurement& m, const OutputPlan& plan)
     const auto bits = static_cast<uint64_t>(std::llround(bpw * static_cast<double>(reach.weights)));
     const Choices c = choose(p, std::max(bits, reach.smallest) - reach.plain_bits);
     points.push_back({static_cast<double>(c.linears.bits + reach.plain_bits) / static_cast<double>(reach.weights),
-                      c.linears.price + head, {}});
+                      c.linears.price + head,
+                      {}});
   }
   std::sort(points.begin(), points.end(), [](const PlanPoint& a, const PlanPoint& b) { return a.bpw < b.bpw; });
   return points;

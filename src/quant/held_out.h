@@ -32,8 +32,8 @@ class HeldOutTokens {
   void discard(size_t linear) { linears_[linear] = {}; }
 
  private:
-  // What becomes of a batch: the first `used` tokens go into the Hessian, the last `kept` are kept from row `at` on, and
-  // as many of the used ones, evenly spread, from row `most_ + at` on.
+  // What becomes of a batch: the first `used` tokens go into the Hessian, the last `kept` are kept from row `at` on,
+  // and as many of the used ones, evenly spread, from row `most_ + at` on.
   struct Part {
     size_t used = 0, kept = 0, at = 0;
   };

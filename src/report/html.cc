@@ -93,8 +93,8 @@ std::string y_grid(const Axis& x, const Axis& y) {
     for (const double factor : {1.0, 2.0, 5.0}) {
       const double value = factor * std::pow(10.0, decade), at = std::log10(value);
       if (at < y.low - 1e-9 || at > y.high + 1e-9) continue;
-      out += fmt::format("<line class=\"grid\" x1=\"{0:.1f}\" x2=\"{1:.1f}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\"/>", x.from, x.to,
-                         y.place(at));
+      out += fmt::format("<line class=\"grid\" x1=\"{0:.1f}\" x2=\"{1:.1f}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\"/>", x.from,
+                         x.to, y.place(at));
       out += text_at(x.from - 6, y.place(at) + 4, "end", fmt::format("{:.3g}", value), "soft");
     }
   }
@@ -108,7 +108,11 @@ std::string marks_of(const Series& series, const Axis& x, const Axis& y) {
     const double px = x.place(p.x), py = y.place(std::log10(p.y));
     path += fmt::format("{:.1f},{:.1f} ", px, py);
     out += fmt::format("<circle class=\"dot {}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"><title>{}</title></circle>",
-                       series.css, px, py, series.css == "this" ? 6 : series.joined ? 2 : 4, escaped(p.hint));
+                       series.css, px, py,
+                       series.css == "this" ? 6
+                       : series.joined      ? 2
+                                            : 4,
+                       escaped(p.hint));
   }
   if (series.joined) out = fmt::format("<polyline class=\"{}\" points=\"{}\"/>", series.css, path) + out;
   return out;
@@ -130,9 +134,10 @@ std::pair<Axis, Axis> axes_of(const Chart& chart) {
 }
 
 std::string svg_begin(double width, double height, std::string_view title, std::string_view css = "") {
-  return fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"{3}\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
-                     "width=\"{0:.0f}\" height=\"{1:.0f}\" role=\"img\" aria-label=\"{2}\">",
-                     width, height, escaped(title), css);
+  return fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"{3}\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
+      "width=\"{0:.0f}\" height=\"{1:.0f}\" role=\"img\" aria-label=\"{2}\">",
+      width, height, escaped(title), css);
 }
 
 }  // namespace
@@ -172,9 +177,10 @@ std::string to_svg(const HeatMap& map) {
       const double shade = map.shade[r][c];
       if (std::isnan(shade)) continue;
       const double x = kLeft + kWidth * static_cast<double>(c);
-      out += fmt::format("<g><title>{}</title><rect x=\"{:.0f}\" y=\"{:.0f}\" width=\"{:.0f}\" height=\"{:.0f}\" "
-                         "style=\"{}\"/>",
-                         escaped(map.hints[r][c]), x, y, kWidth - 1, kHeight - 1, shade_style(shade));
+      out += fmt::format(
+          "<g><title>{}</title><rect x=\"{:.0f}\" y=\"{:.0f}\" width=\"{:.0f}\" height=\"{:.0f}\" "
+          "style=\"{}\"/>",
+          escaped(map.hints[r][c]), x, y, kWidth - 1, kHeight - 1, shade_style(shade));
       if (!map.labels[r][c].empty()) {
         out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\"{}>{}</text>", x + kWidth / 2, y + 13,
                            shade > 0.5 ? " style=\"fill:var(--paper)\"" : "", escaped(map.labels[r][c]));
@@ -191,11 +197,13 @@ std::string to_svg(const Chart& chart) {
   std::string out = svg_begin(640, 340, chart.title) + x_grid(x, y) + y_grid(x, y);
   for (const Series& series : chart.series) out += marks_of(series, x, y) + "\n";
   out += text_at((x.from + x.to) / 2, 332, "middle", chart.x_name, "soft");
-  out += fmt::format("<text transform=\"translate(12,{:.1f}) rotate(-90)\" text-anchor=\"middle\" class=\"soft\">{}</text>",
-                     (y.from + y.to) / 2, escaped(chart.y_name));
+  out += fmt::format(
+      "<text transform=\"translate(12,{:.1f}) rotate(-90)\" text-anchor=\"middle\" class=\"soft\">{}</text>",
+      (y.from + y.to) / 2, escaped(chart.y_name));
   double below = y.to + 14;
   for (const Series& series : chart.series) {
-    out += fmt::format("<circle class=\"dot {}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\"/>", series.css, x.to - 150, below - 4);
+    out += fmt::format("<circle class=\"dot {}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\"/>", series.css, x.to - 150,
+                       below - 4);
     out += text_at(x.to - 140, below, "start", series.name);
     below += 16;
   }
@@ -211,8 +219,8 @@ std::string to_svg(std::string_view title, const std::vector<Bar>& bars) {
     const double y = kHeight * static_cast<double>(i), scale = most > 0 ? kWidth / most : 0;
     out += text_at(kLeft - 6, y + 14, "end", bars[i].name);
     const auto rect = [&](double value, const char* css) {
-      return fmt::format("<rect class=\"{}\" x=\"{:.0f}\" y=\"{:.0f}\" width=\"{:.1f}\" height=\"{:.0f}\"/>", css, kLeft,
-                         y + 2, value * scale, kHeight - 4);
+      return fmt::format("<rect class=\"{}\" x=\"{:.0f}\" y=\"{:.0f}\" width=\"{:.1f}\" height=\"{:.0f}\"/>", css,
+                         kLeft, y + 2, value * scale, kHeight - 4);
     };
     out += rect(bars[i].value, "bar");
     if (bars[i].dark > 0) out += rect(bars[i].dark, "bar dark");

@@ -40,8 +40,9 @@ std::string key_figures(const Report& r) {
   };
   std::string out = "<dl class=\"figures\">";
   for (const auto& [name, value] : figures) out += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>", name, value);
-  return out + "</dl>\n<p>The figures on calibration tokens are of tokens to which the model has been fitted: on other "
-               "text its divergence is higher. <code>bitwright eval</code> measures it.</p>\n";
+  return out +
+         "</dl>\n<p>The figures on calibration tokens are of tokens to which the model has been fitted: on other "
+         "text its divergence is higher. <code>bitwright eval</code> measures it.</p>\n";
 }
 
 // "up" of "up_proj", so that columns stay narrow.
@@ -97,8 +98,9 @@ std::string bits_section(const Report& r) {
     hint = fmt::format("{}: {:.4f} bits per weight, {}", l.key, l.bpw, l.layout);
   });
   return section("Where the bits are",
-                 figure(to_svg(map), "Bits per weight, scales and all else included; a row for each layer. The head is "
-                                     "in the table.") +
+                 figure(to_svg(map),
+                        "Bits per weight, scales and all else included; a row for each layer. The head is "
+                        "in the table.") +
                      folded("Every linear", linear_table(r)));
 }
 
@@ -134,8 +136,9 @@ std::string price_section(const Report& r) {
   });
   std::erase_if(layers, [](const Sums& s) { return s.weights == 0; });
   return section("What each linear costs",
-                 figure(to_svg(map), "Price in thousandths of a nat per token: what storing the linear like this adds "
-                                     "to the predicted KLD. Shades go by its logarithm.") +
+                 figure(to_svg(map),
+                        "Price in thousandths of a nat per token: what storing the linear like this adds "
+                        "to the predicted KLD. Shades go by its logarithm.") +
                      folded("By layer", layer_table(r, layers)));
 }
 
@@ -179,15 +182,17 @@ Table plan_table(const Report& r) {
 }
 
 std::string frontier_section(const Report& r) {
-  Chart chart{"predicted KLD by bits per weight", "bits per weight of the linears", "predicted KLD, nats per token", {}};
+  Chart chart{
+      "predicted KLD by bits per weight", "bits per weight of the linears", "predicted KLD, nats per token", {}};
   chart.series.push_back({"best plans", "line", chart_points(r.frontier), true});
   chart.series.push_back({"uniform plans", "uniform", chart_points(r.uniform), false});
   chart.series.push_back({"this model", "this", {{r.bpw_linears, r.predicted_kld, this_point(r)}}, false});
   const std::string quarter = quarter_text(r);
   return section("What more or fewer bits would bring",
                  (quarter.empty() ? "" : "<p>" + escaped(quarter) + "</p>\n") +
-                     figure(to_svg(chart), "Predicted KLD of the best plan at each size, and of plans that give every "
-                                           "linear the same width.") +
+                     figure(to_svg(chart),
+                            "Predicted KLD of the best plan at each size, and of plans that give every "
+                            "linear the same width.") +
                      folded("All plans", plan_table(r)));
 }
 
@@ -206,20 +211,22 @@ Table percentile_table(const Report& r) {
 std::string kld_section(const Report& r) {
   const EvaluateResult& f = r.fitted;
   const std::pair<const char*, double> values[] = {
-      {"median", f.kld_median}, {"mean", f.kld.value},     {"predicted", r.predicted_kld}, {"90 %", f.kld_p90},
-      {"99 %", f.kld_p99},      {"99.9 %", f.kld_p999}, {"most", f.kld_max}};
+      {"median", f.kld_median}, {"mean", f.kld.value}, {"predicted", r.predicted_kld},
+      {"90 %", f.kld_p90},      {"99 %", f.kld_p99},   {"99.9 %", f.kld_p999},
+      {"most", f.kld_max}};
   std::vector<Bar> bars;
   for (const auto& [name, value] : values) {
     // From a tenth of a thousandth of a nat on, in decades.
     const double length = value > 0 ? std::max(0.0, std::log10(value) + 4) : 0;
     bars.push_back({name, nats(value), length, 0});
   }
-  return section("KLD by token",
-                 figure(to_svg("percentiles of the KLD of a token", bars),
-                        fmt::format("Of {} calibration tokens, which the model has been fitted to, and as predicted for "
-                                    "others. Bars go by the logarithm.",
-                                    f.tokens)) +
-                     folded("Numbers", percentile_table(r)));
+  return section(
+      "KLD by token",
+      figure(to_svg("percentiles of the KLD of a token", bars),
+             fmt::format("Of {} calibration tokens, which the model has been fitted to, and as predicted for "
+                         "others. Bars go by the logarithm.",
+                         f.tokens)) +
+          folded("Numbers", percentile_table(r)));
 }
 
 std::string time_section(const Report& r) {
@@ -227,7 +234,8 @@ std::string time_section(const Report& r) {
   std::stable_sort(stages.begin(), stages.end(), [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
   std::erase_if(stages, [](const StageTime& s) { return s.seconds < 0.005; });
   std::vector<Bar> bars;
-  for (const StageTime& s : stages) bars.push_back({s.stage, fmt::format("{:.2f} s", s.seconds), s.seconds, s.wait_seconds});
+  for (const StageTime& s : stages)
+    bars.push_back({s.stage, fmt::format("{:.2f} s", s.seconds), s.seconds, s.wait_seconds});
   Table table{{"stage", "seconds", "in products", "GFLOP/s", "waits", "waiting, s", "to device", "from device"}, {}};
   for (const StageTime& s : stages) {
     const bool products = s.product_seconds > 0;
@@ -237,11 +245,11 @@ std::string time_section(const Report& r) {
                           count(s.waits), fmt::format("{:.2f}", s.wait_seconds), format_bytes(s.upload_bytes),
                           format_bytes(s.download_bytes)});
   }
-  return section("Where the time went",
-                 fmt::format("<p>{:.1f} s in this run, at most {} of memory.</p>\n", r.seconds,
-                             format_bytes(r.peak_memory)) +
-                     figure(to_svg("seconds by stage", bars), "Seconds by stage; dark: waiting for the device.") +
-                     folded("All stages", table));
+  return section(
+      "Where the time went",
+      fmt::format("<p>{:.1f} s in this run, at most {} of memory.</p>\n", r.seconds, format_bytes(r.peak_memory)) +
+          figure(to_svg("seconds by stage", bars), "Seconds by stage; dark: waiting for the device.") +
+          folded("All stages", table));
 }
 
 std::string calibration_section(const Report& r) {
@@ -252,8 +260,8 @@ std::string calibration_section(const Report& r) {
     for (const CalibrationSource& s : r.sources) {
       table.rows.push_back({escaped(s.name), count(s.files), count(s.texts), count(s.tokens), count(s.rows),
                             count(s.used_tokens), fmt::format("{:.1f} %", 100 * s.share)});
-      bars.push_back({s.name.size() > 28 ? s.name.substr(0, 25) + "..." : s.name, fmt::format("{:.1f} %", 100 * s.share),
-                      s.share, 0});
+      bars.push_back({s.name.size() > 28 ? s.name.substr(0, 25) + "..." : s.name,
+                      fmt::format("{:.1f} %", 100 * s.share), s.share, 0});
     }
     body += figure(to_svg("share of each source", bars), "Share of the tokens of all rows.") + folded("Sources", table);
   }
@@ -268,21 +276,20 @@ std::string warning_section(const Report& r) {
 }
 
 std::string making_section(const Report& r) {
-  const Table table{
-      {"made with", ""},
-      {{"Bitwright", escaped(r.version)},
-       {"command", r.command.empty() ? "" : "<code>" + escaped(r.command) + "</code>"},
-       {"model", escaped(r.model)},
-       {"architecture", fmt::format("{}, {} layers, hidden {}, vocabulary {}, {:.1f}M parameters",
-                                    escaped(r.architecture), r.layers, r.hidden, r.vocabulary,
-                                    static_cast<double>(r.parameters) / 1e6)},
-       {"target", r.bpw_target > 0 ? fmt::format("{} bits per weight", r.bpw_target) : "a size"},
-       {"effort", escaped(r.effort)},
-       {"device", fmt::format("{}, {}, {} threads", escaped(r.device), escaped(r.arithmetic), r.threads)},
-       {"seed", count(r.seed)},
-       {"fingerprint of the model", "<code>" + escaped(r.fingerprint) + "</code>"},
-       {"fingerprint of the text", "<code>" + escaped(r.text_fingerprint) + "</code>"}},
-      true};
+  const Table table{{"made with", ""},
+                    {{"Bitwright", escaped(r.version)},
+                     {"command", r.command.empty() ? "" : "<code>" + escaped(r.command) + "</code>"},
+                     {"model", escaped(r.model)},
+                     {"architecture", fmt::format("{}, {} layers, hidden {}, vocabulary {}, {:.1f}M parameters",
+                                                  escaped(r.architecture), r.layers, r.hidden, r.vocabulary,
+                                                  static_cast<double>(r.parameters) / 1e6)},
+                     {"target", r.bpw_target > 0 ? fmt::format("{} bits per weight", r.bpw_target) : "a size"},
+                     {"effort", escaped(r.effort)},
+                     {"device", fmt::format("{}, {}, {} threads", escaped(r.device), escaped(r.arithmetic), r.threads)},
+                     {"seed", count(r.seed)},
+                     {"fingerprint of the model", "<code>" + escaped(r.fingerprint) + "</code>"},
+                     {"fingerprint of the text", "<code>" + escaped(r.text_fingerprint) + "</code>"}},
+                    true};
   return section("How it was made", to_html(table));
 }
 

@@ -35,7 +35,8 @@ std::string code(std::string text) {
 std::string front_matter(const Report& r, const std::string& license) {
   std::string text = fmt::format("---\nbase_model: {}\nbase_model_relation: quantized\n", quoted(r.model));
   if (!license.empty()) text += fmt::format("license: {}\n", quoted(license));
-  text += "pipeline_tag: text-generation\nlibrary_name: exllamav2\nquantized_by: bitwright\ntags:\n- exl2\n- bitwright\n";
+  text +=
+      "pipeline_tag: text-generation\nlibrary_name: exllamav2\nquantized_by: bitwright\ntags:\n- exl2\n- bitwright\n";
   return text + fmt::format("- {}\n---\n", quoted(fmt::format("{:.2f}bpw", r.bpw_linears)));
 }
 
@@ -51,7 +52,8 @@ std::string figures(const Report& r) {
   text += fmt::format(
       "KLD, in nats per token, is the Kullback-Leibler divergence of this model's next-token distribution from the "
       "original's. *Predicted* is the sum of\nthe prices of all layouts, for text in general. *Fitted* and what stands "
-      "right of it were measured on {} of the calibration tokens, which the model\nhas been fitted to: other text comes "
+      "right of it were measured on {} of the calibration tokens, which the model\nhas been fitted to: other text "
+      "comes "
       "out worse. Measure it on text of your own:\n\n"
       "```\nbitwright eval THIS_DIRECTORY --ref ORIGINAL --text YOUR_TEXT.txt\n```\n",
       r.fitted.tokens);
@@ -61,7 +63,8 @@ std::string figures(const Report& r) {
 std::string making(const Report& r) {
   std::string text = fmt::format(
       "## How it was made\n\nBitwright {}: every way of storing every linear was priced in nats from one "
-      "forward and backward pass, the bits were spent where\nthey matter most, and weights were rounded with GPTQ (effort "
+      "forward and backward pass, the bits were spent where\nthey matter most, and weights were rounded with GPTQ "
+      "(effort "
       "{}).\n\n- Calibration: {} rows of {} tokens, {}\n",
       plain(r.version), plain(r.effort), r.rows, r.length, plain(r.calibration));
   for (const CalibrationSource& s : r.sources) {
@@ -73,7 +76,8 @@ std::string making(const Report& r) {
 
 constexpr const char* kLoading =
     "## How to load it\n\n"
-    "It is in EXL2 format, for [exllamav2](https://github.com/turboderp-org/exllamav2) and what is built on it, such as "
+    "It is in EXL2 format, for [exllamav2](https://github.com/turboderp-org/exllamav2) and what is built on it, such "
+    "as "
     "[TabbyAPI](https://github.com/theroyallab/tabbyAPI):\n\n"
     "```python\n"
     "from exllamav2 import ExLlamaV2, ExLlamaV2Cache, ExLlamaV2Config, ExLlamaV2Tokenizer\n"

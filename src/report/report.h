@@ -63,8 +63,8 @@ std::string html_page(const Report& report);
 std::string html_comparison(std::span<const Report> reports);
 
 // README.md of the output: YAML front matter, figures, how it was made and is loaded. It is for the public, and depends
-// on nothing that differs between runs: command and warnings, which name paths, are in the report alone. license: of the original, as its own card tells; empty: it does not. original_card: the file
-// that keeps it; empty: there is none.
+// on nothing that differs between runs: command and warnings, which name paths, are in the report alone. license: of
+// the original, as its own card tells; empty: it does not. original_card: the file that keeps it; empty: there is none.
 std::string model_card(const Report& report, const std::string& license, const std::string& original_card);
 
 }  // namespace bw::report

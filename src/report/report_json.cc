@@ -77,8 +77,8 @@ std::vector<Linear> linears_of(const Json& list) {
   std::vector<Linear> linears;
   for (const Json& j : list) {
     linears.push_back({j.at("key").get<std::string>(), j.at("module").get<std::string>(), size_of(j, "layer"),
-                       size_of(j, "in"), size_of(j, "out"), j.at("layout").get<std::string>(),
-                       number_of(j.at("bpw")), number_of(j.at("price"))});
+                       size_of(j, "in"), size_of(j, "out"), j.at("layout").get<std::string>(), number_of(j.at("bpw")),
+                       number_of(j.at("price"))});
   }
   return linears;
 }

@@ -56,7 +56,8 @@ TEST_F(Usage, AMisspeltFileIsToldTheRightOne) {
 }
 
 TEST_F(Usage, EveryCommandHasHelpWithExamples) {
-  for (const char* command : {"", "plan", "quantize", "measure", "eval", "inspect", "report", "calib", "generate", "chat", "convert"}) {
+  for (const char* command :
+       {"", "plan", "quantize", "measure", "eval", "inspect", "report", "calib", "generate", "chat", "convert"}) {
     const Outcome o = run(std::string(command) + " --help");
     EXPECT_EQ(o.status, 0) << command;
     EXPECT_NE(o.out.find("Examples:\n  bitwright "), std::string::npos) << o.out;

@@ -55,8 +55,8 @@ class DeviceJob {
     Run run(options, std::move(device));
     run.states_on_disk = states_on_disk;
     JobDir job = job_dir(run);
-    Measured measured = measure_model(run, *dir_, random_rows(rows, length, vocab_), rows * length, kSeed,
-                                      {job, "measure"}, min_step);
+    Measured measured =
+        measure_model(run, *dir_, random_rows(rows, length, vocab_), rows * length, kSeed, {job, "measure"}, min_step);
     measurement_ = std::move(measured.measurement);
     StageOutcome result = outcome(run, to_json(measurement_).dump());
     result.halfway = halfway;

@@ -122,7 +122,8 @@ TEST_P(HeldOutOn, WeightsTellWhatErrorsWillCostOnceThereAreMoreTokens) {
     as_they_are += total(kUsed);
   }
   const HeldOutTokens sums = collect(*device_, many, 0);
-  const HostFactor host = read_factor(*device_, factorize(*device_, sums.hessian(1), kTestDamping), kTestDamping, "test");
+  const HostFactor host =
+      read_factor(*device_, factorize(*device_, sums.hessian(1), kTestDamping), kTestDamping, "test");
   const double truth = scale * sum(costs_on(others, host));
   EXPECT_NEAR(estimate, truth, 0.1 * truth);
   EXPECT_GT(as_they_are, 1.25 * truth);
@@ -144,7 +145,8 @@ TEST_P(HeldOutOn, TooFewTokensToHoldAnyOutAreAllUsed) {
   const HeldOutTokens sums = collect(*device_, tokens, 1000);
   const backend::Tensor gains = upload(*device_, tokens.gains);
   const Factor factor = factorize(*device_, sums.hessian(1), kTestDamping);
-  EXPECT_EQ(device_->read<float>(sums.weights(1, factor, gains, 3), "test"), device_->read<float>(factor.weights, "test"));
+  EXPECT_EQ(device_->read<float>(sums.weights(1, factor, gains, 3), "test"),
+            device_->read<float>(factor.weights, "test"));
   const Matrix<float> h = read_matrix<float>(*device_, sums.hessian(1));
   double wanted = 0;
   for (size_t t = 0; t < 3; ++t) wanted += double{tokens.gains(t, 0)} * tokens.x(t, 0) * tokens.x(t, 0);

@@ -38,7 +38,8 @@ Report sample() {
   r.fitted.top1 = {0.875, 0.01};
   r.fitted.perplexity = {12.5, 0.2};
   r.fitted.reference_perplexity = {11.25, 0.2};
-  r.fitted.kld_median = 0.01, r.fitted.kld_p90 = 0.1, r.fitted.kld_p99 = 0.5, r.fitted.kld_p999 = 1, r.fitted.kld_max = 2;
+  r.fitted.kld_median = 0.01, r.fitted.kld_p90 = 0.1, r.fitted.kld_p99 = 0.5, r.fitted.kld_p999 = 1,
+  r.fitted.kld_max = 2;
   for (size_t layer = 0; layer < 2; ++layer) {
     const std::string key = "model.layers." + std::to_string(layer);
     r.linears.push_back({key + ".self_attn.q_proj", "q_proj", layer, 64, 64, "4b64g64", 4.25, 0.01 + 0.01 * layer});
@@ -115,7 +116,8 @@ TEST(ReportPage, EveryPictureHasItsTableAndEveryTagItsEnd) {
   const std::string page = html_page(sample());
   EXPECT_EQ(count(page, "<svg"), 6u);
   EXPECT_EQ(count(page, "<details"), count(page, "<svg"));
-  for (const char* tag : {"svg", "g", "table", "details", "section", "figure", "div", "td", "th", "tr", "title", "text"}) {
+  for (const char* tag :
+       {"svg", "g", "table", "details", "section", "figure", "div", "td", "th", "tr", "title", "text"}) {
     const std::string open = std::string("<") + tag;
     EXPECT_EQ(count(page, open + ">") + count(page, open + " "), count(page, std::string("</") + tag + ">")) << tag;
   }
@@ -128,10 +130,10 @@ TEST(ReportPage, TellsEveryLinearAndEveryFigure) {
     EXPECT_NE(page.find("<th scope=\"row\">" + l.key + "</th>"), std::string::npos) << l.key;
     EXPECT_NE(page.find(l.layout), std::string::npos);
   }
-  for (const char* what : {"3.9876", "6.125", "0.1234", "0.0456 ± 0.0021", "87.5 %", "12.500 (11.250)", "25.0 %",
-                           "4 bits, groups of 64", "66.7 %", "quantize: GPTQ", "f00d", "beef", "12.3 MB",
-                           "-0.25 bits per weight: predicted KLD 0.2 (+62 %)",
-                           "+0.25 bits per weight: predicted KLD 0.08 (-35 %)"}) {
+  for (const char* what :
+       {"3.9876", "6.125", "0.1234", "0.0456 ± 0.0021", "87.5 %", "12.500 (11.250)", "25.0 %", "4 bits, groups of 64",
+        "66.7 %", "quantize: GPTQ", "f00d", "beef", "12.3 MB", "-0.25 bits per weight: predicted KLD 0.2 (+62 %)",
+        "+0.25 bits per weight: predicted KLD 0.08 (-35 %)"}) {
     EXPECT_NE(page.find(what), std::string::npos) << what;
   }
 }
@@ -142,7 +144,10 @@ TEST(ReportPage, TextIsEscaped) {
   EXPECT_NE(page.find("plan: &lt;odd&gt; &amp; more"), std::string::npos);
   EXPECT_EQ(page.find("<b>"), std::string::npos);
   EXPECT_EQ(page.find("<odd>"), std::string::npos);
-  EXPECT_EQ(escaped("a\xff" "b"), "a\xef\xbf\xbd" "b");
+  EXPECT_EQ(escaped("a\xff"
+                    "b"),
+            "a\xef\xbf\xbd"
+            "b");
 }
 
 TEST(ReportPage, AModelWithoutQuantizedLinearsHasAPage) {
@@ -162,10 +167,10 @@ TEST(ReportPage, AModelWithoutQuantizedLinearsHasAPage) {
 TEST(ModelCard, TellsItsFiguresAndWhereTheOriginalsIs) {
   const std::string card = model_card(sample(), "apache-2.0", "README.original.md");
   EXPECT_TRUE(card.starts_with("---\nbase_model: \"org/a <b> & \\\"c\\\" `d`\\\\ \xc3\xa9|\"\n")) << card;
-  for (const char* what : {"license: \"apache-2.0\"\n", "base_model_relation: quantized\n", "- exl2\n", "- \"3.99bpw\"\n",
-                           "| this model | 3.988 | 6.12 | 100 kB | 0.1234 | 0.0456 ± 0.0021 | 87.5 % | 12.500 |",
-                           "12 rows of 64 tokens, a\\_b.txt, c.txt", "  - `c.txt`: 33 % of the tokens",
-                           "README.original.md"}) {
+  for (const char* what :
+       {"license: \"apache-2.0\"\n", "base_model_relation: quantized\n", "- exl2\n", "- \"3.99bpw\"\n",
+        "| this model | 3.988 | 6.12 | 100 kB | 0.1234 | 0.0456 ± 0.0021 | 87.5 % | 12.500 |",
+        "12 rows of 64 tokens, a\\_b.txt, c.txt", "  - `c.txt`: 33 % of the tokens", "README.original.md"}) {
     EXPECT_NE(card.find(what), std::string::npos) << what << "\n" << card;
   }
   EXPECT_EQ(model_card(sample(), "", "").find("license:"), std::string::npos);
