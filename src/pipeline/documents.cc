@@ -85,6 +85,19 @@ std::vector<report::PlanPoint> points_of(const std::vector<PlanPoint>& points) {
   return out;
 }
 
+// Beside what was measured, what the prices say of the same part of the model.
+std::vector<report::TracePoint> trace_of(const std::vector<TracedKld>& traced,
+                                         const std::vector<report::Linear>& linears) {
+  std::vector<report::TracePoint> trace;
+  for (const TracedKld& t : traced) {
+    report::TracePoint& point = trace.emplace_back(report::TracePoint{t.quantized_layers, t.head, 0, t.kld});
+    for (const report::Linear& l : linears) {
+      if (t.head || l.layer < t.quantized_layers) point.predicted += l.price;
+    }
+  }
+  return trace;
+}
+
 // The value of a key in the front matter of a model card, where it is one line.
 std::string front_matter_value(const std::string& card, std::string_view key) {
   if (!card.starts_with("---")) return {};
@@ -126,9 +139,10 @@ report::Report make_report(const Run& run, const model::ModelDir& dir, const Rep
   r.bpw_linears = from.plan.bpw_linears;
   r.bpw_head = from.plan.bpw_head;
   r.predicted_kld = from.plan.predicted_kld;
-  r.fitted = from.fitted;
+  r.fitted = from.seen.fitted;
   for (const LinearMeasurement& l : from.measurement.linears) r.linears.push_back(linear_of(l, l.layer, from.plan));
   r.linears.push_back(linear_of(from.measurement.head, r.layers, from.plan));
+  r.trace = trace_of(from.seen.trace, r.linears);
   r.frontier = points_of(frontier_of(from.measurement, from.plan));
   r.uniform = points_of(uniform_plans_of(from.measurement, from.plan));
   r.effort = name_of(o.effort);

@@ -7,6 +7,7 @@
 #include "calib/mix.h"
 #include "pipeline/output_plan.h"
 #include "pipeline/session.h"
+#include "pipeline/stream_comparison.h"
 #include "report/report.h"
 
 namespace bw::pipeline {
@@ -21,7 +22,7 @@ struct ReportSources {
   const QuantizeOptions& options;
   const Measurement& measurement;
   const OutputPlan& plan;
-  const EvaluateResult& fitted;
+  const StreamComparison& seen;
   const std::vector<CalibrationSource>& sources;
   std::string text_fingerprint;
   double seconds = 0;

@@ -55,10 +55,13 @@ PendingLinears LayerQuantizer::enqueue_layer(size_t layer, nn::LayerWeights weig
     }
   }
   const StageClock::Span span(run_.clock, "quantize: forward");
+  watchers_.trace.pass(layer, original);
+  bool is_first = true;
   streams.for_each([&](const nn::RowBatch& batch, nn::Carry& carry, nn::Carry& other) {
     decoder_.advance(weights, layer, nn::kSites - 1, batch, carry);
     decoder_.advance(original, layer, nn::kSites - 1, batch, other);
-    range_.see(layer, carry, other);
+    watchers_.range.see(layer, carry, other);
+    if (std::exchange(is_first, false)) watchers_.trace.quantized(layer, carry.h);
   });
   return pending;
 }
@@ -159,7 +162,7 @@ LayerQuantizer::SiteSums LayerQuantizer::reach_site(size_t layer, size_t site, c
     };
     reach(weights, carry);
     reach(original, other);
-    range_.see(layer, carry, other);
+    watchers_.range.see(layer, carry, other);
     const StageClock::Span span(run_.clock, "quantize: Hessians");
     if (!sums.hessian.empty()) {
       Missing missing{original.linears[static_cast<size_t>(kinds[0])], {}};

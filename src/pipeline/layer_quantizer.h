@@ -7,6 +7,7 @@
 
 #include "codec/exl2.h"
 #include "pipeline/gradients.h"
+#include "pipeline/layer_trace.h"
 #include "pipeline/output_plan.h"
 #include "pipeline/session.h"
 #include "pipeline/state_range.h"
@@ -36,12 +37,17 @@ struct PendingLinears {
   std::vector<FactorStatus> factors;
 };
 
+// What watches the streams on their way.
+struct StreamWatchers {
+  StateRange& range;
+  LayerTrace& trace;
+};
+
 class LayerQuantizer {
  public:
   // All must outlive it. tokens: of the streams; gains: theirs, not looked at where tokens are not weighed.
-  // range: sees all states on their way.
   LayerQuantizer(Run& run, const model::ModelDir& dir, const nn::Decoder& decoder, const OutputPlan& plan,
-                 RoundingEffort effort, size_t tokens, const TokenGains& gains, StateRange& range)
+                 RoundingEffort effort, size_t tokens, const TokenGains& gains, StreamWatchers watchers)
       : run_(run),
         device_(*run.device),
         dir_(dir),
@@ -50,7 +56,7 @@ class LayerQuantizer {
         effort_(effort),
         tokens_(tokens),
         gains_(gains),
-        range_(range) {}
+        watchers_(watchers) {}
 
   // Enqueues the quantization of the layer's linears and the move of the streams through the layer.
   PendingLinears enqueue_layer(size_t layer, nn::LayerWeights weights, Streams& streams);
@@ -98,7 +104,7 @@ class LayerQuantizer {
   RoundingEffort effort_;
   size_t tokens_;
   const TokenGains& gains_;
-  StateRange& range_;
+  StreamWatchers watchers_;
 };
 
 }  // namespace bw::pipeline

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "pipeline/layer_trace.h"
 #include "pipeline/session.h"
 #include "quant/held_out.h"
 
@@ -74,11 +75,13 @@ std::vector<StageNeed> stages_of(const Sizes& s, const JobShape& job) {
                                                kFloat * backward_tokens * (8 * s.hidden + 6 * s.intermediate)});
   if (!job.quantizes) return stages;
   const uint64_t streams = 2;  // of the quantized model and of the original
+  const uint64_t traced =
+      kFloat * LayerTrace::kBranches * std::min<uint64_t>(job.length, LayerTrace::kTokens) * s.hidden;
   stages.push_back({"quantize: layers", streams * kFloat * there * (s.hidden + s.widest) + gains +
                                             (kFloat + streams * packed) * s.layer + 3 * kFloat * s.linear +
-                                            7 * kFloat * s.widest * s.widest + batch});
+                                            7 * kFloat * s.widest * s.widest + traced + batch});
   // The weights as they are and in the order of rounding; a byte for each code, and packed to be compared.
-  stages.push_back({"quantize: head", streams * states + gains + 2 * (kFloat + 1) * s.head + batch});
+  stages.push_back({"quantize: head", streams * states + gains + 2 * (kFloat + 1) * s.head + traced + batch});
   return stages;
 }
 

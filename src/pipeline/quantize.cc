@@ -6,7 +6,6 @@
 
 #include "pipeline/layer_feed.h"
 #include "pipeline/layer_quantizer.h"
-#include "pipeline/stream_comparison.h"
 
 namespace bw::pipeline {
 namespace {
@@ -39,10 +38,11 @@ class QuantizeStage {
         streams_{embed_rows(run, decoder_, dir, calibration.rows, layers.path(), kStreams),
                  embed_rows(run, decoder_, dir, calibration.rows, layers.path(), kStreams)},
         range_(*run.device, dir.config()),
+        trace_(*run.device, decoder_, calibration.rows.length),
         quantizer_(run, dir, decoder_, plan, rounding_effort(effort), calibration.rows.ids.size(), calibration.gains,
-                   range_) {}
+                   {range_, trace_}) {}
 
-  EvaluateResult run() {
+  StreamComparison run() {
     const size_t layers = dir_.config().n_layers, done = resume();
     const double steps = static_cast<double>(layers) + kHeadWork * layers_in_head(dir_);
     LayerFeed feed(run_, dir_, decoder_, load_, "quantize", LayerFeed::Order::kForward, done);
@@ -65,7 +65,7 @@ class QuantizeStage {
     } else {
       head = quantizer_.plain_head();
     }
-    const EvaluateResult result = compare_streams(run_, dir_, decoder_, rows_, std::move(head), streams_);
+    StreamComparison result = compare_streams(run_, dir_, decoder_, rows_, std::move(head), trace_, streams_);
     range_.tell(run_.reporter);
     run_.reporter.progress("quantize", steps, steps, {}, "layers");
     return result;
@@ -79,12 +79,14 @@ class QuantizeStage {
     size_t done = 0;
     const bool kept = work_.job.read(layers_, kStates, work_.key, [&](io::PieceReader& piece) {
       done = piece.number("done", dir_.config().n_layers);
-      if (piece.left() != streams_.quantized.bytes() + streams_.original.bytes() + range_.bytes()) return false;
+      const size_t states = streams_.quantized.bytes() + streams_.original.bytes();
+      if (piece.left() != states + range_.bytes() + trace_.bytes(done)) return false;
       if (!has_layers(done)) done = 0;
       if (done == 0) return true;
       streams_.quantized.restore(piece);
       streams_.original.restore(piece);
       range_.restore(piece);
+      trace_.restore(done, piece);
       return true;
     });
     if (!kept || done == 0) return 0;
@@ -123,6 +125,7 @@ class QuantizeStage {
     streams_.quantized.save(piece);
     streams_.original.save(piece);
     range_.save(piece);
+    trace_.save(piece);
     piece.seal(work_.key);
     work_.job.saved();
   }
@@ -163,6 +166,7 @@ class QuantizeStage {
   nn::Decoder::LinearLoader load_;
   Streams streams_;
   StateRange range_;
+  LayerTrace trace_;
   LayerQuantizer quantizer_;
   std::optional<std::pair<size_t, PendingLinears>> pending_;  // the last layer, its codes on their way to the host
 };
@@ -176,9 +180,9 @@ void discard_layers(const io::PieceDir& layers, size_t n_layers) {
   for (size_t layer = 0; layer <= n_layers; ++layer) layers.discard(layer_piece(layer));
 }
 
-EvaluateResult quantize_layers(Run& run, const model::ModelDir& dir, const CalibrationData& calibration,
-                               const OutputPlan& plan, Effort effort, const io::PieceDir& layers,
-                               const StageWork& work) {
+StreamComparison quantize_layers(Run& run, const model::ModelDir& dir, const CalibrationData& calibration,
+                                 const OutputPlan& plan, Effort effort, const io::PieceDir& layers,
+                                 const StageWork& work) {
   return QuantizeStage(run, dir, calibration, plan, effort, layers, work).run();
 }
 

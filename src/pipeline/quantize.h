@@ -4,6 +4,7 @@
 #include "pipeline/gradients.h"
 #include "pipeline/output_plan.h"
 #include "pipeline/session.h"
+#include "pipeline/stream_comparison.h"
 
 namespace bw::pipeline {
 
@@ -18,9 +19,9 @@ struct CalibrationData {
 // layer_piece); those that an earlier run left there under the same key are kept, as far as its states go on from them.
 // Each packed linear is unpacked and compared before it is written; a difference is Error(kInternal). What comes out is
 // compared with the original: see compare_streams.
-EvaluateResult quantize_layers(Run& run, const model::ModelDir& dir, const CalibrationData& calibration,
-                               const OutputPlan& plan, Effort effort, const io::PieceDir& layers,
-                               const StageWork& work);
+StreamComparison quantize_layers(Run& run, const model::ModelDir& dir, const CalibrationData& calibration,
+                                 const OutputPlan& plan, Effort effort, const io::PieceDir& layers,
+                                 const StageWork& work);
 
 // "layer-00003.piece.safetensors"; layer == n_layers stands for the head.
 std::string layer_piece(size_t layer);

@@ -239,11 +239,12 @@ class QuantizeJob {
                                                format_bytes(plan.bytes)));
     check_space(target.output, plan.bytes);
     const StageWork work{*job_, piece_key({target.key, layouts_key(plan)})};
-    const EvaluateResult seen = quantize_layers(run_, dir_, calibration_, plan, options_.effort, *target.folder, work);
-    tell_useless(target, seen);
+    const StreamComparison seen =
+        quantize_layers(run_, dir_, calibration_, plan, options_.effort, *target.folder, work);
+    tell_useless(target, seen.fitted);
     QuantizeResult& r = target.result;
-    r.calibration_kld = seen.kld;
-    r.calibration_top1 = seen.top1;
+    r.calibration_kld = seen.fitted.kld;
+    r.calibration_top1 = seen.fitted.top1;
     r.bpw_linears = plan.bpw_linears;
     r.bpw_head = plan.bpw_head;
     r.predicted_kld = plan.predicted_kld;
@@ -262,7 +263,7 @@ class QuantizeJob {
     r.seconds = seconds();
   }
 
-  report::Report report_of(const Target& target, const OutputPlan& plan, const EvaluateResult& seen) {
+  report::Report report_of(const Target& target, const OutputPlan& plan, const StreamComparison& seen) {
     const StageClock::Span span(run_.clock, "report");
     report::Report report =
         make_report(run_, dir_, {options_, *measurement_, plan, seen, sources_, job_->identity().text, seconds()});

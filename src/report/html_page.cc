@@ -196,6 +196,32 @@ std::string frontier_section(const Report& r) {
                      folded("All plans", plan_table(r)));
 }
 
+std::string trace_name(const TracePoint& p) {
+  return p.head ? "all layers and the head" : fmt::format("{} layers", p.layers);
+}
+
+std::string trace_section(const Report& r) {
+  if (r.trace.empty()) return {};
+  Series predicted{"predicted", "line", {}, true}, measured{"measured", "this", {}, true};
+  Table table{{"quantized", "KLD predicted", "measured"}, {}};
+  for (const TracePoint& p : r.trace) {
+    table.rows.push_back({trace_name(p), nats(p.predicted), nats(p.measured)});
+    const double x = static_cast<double>(p.layers) + (p.head ? 1 : 0);
+    predicted.points.push_back({x, p.predicted, fmt::format("{}: {} predicted", trace_name(p), nats(p.predicted))});
+    measured.points.push_back({x, p.measured.value, fmt::format("{}: {} measured", trace_name(p), nats(p.measured))});
+  }
+  Chart chart{"KLD by the number of quantized layers",
+              "first layers that are quantized; last: the head, too",
+              "KLD, nats per token",
+              {}};
+  chart.series = {std::move(predicted), std::move(measured)};
+  return section("Where the KLD comes from",
+                 figure(to_svg(chart),
+                        "What a model would be worth of which only the first layers are quantized: the sum of their "
+                        "prices, and as measured on tokens of the first calibration row.") +
+                     folded("Numbers", table));
+}
+
 Table percentile_table(const Report& r) {
   const EvaluateResult& f = r.fitted;
   return {{"KLD, nats per token", "on calibration tokens"},
@@ -299,8 +325,8 @@ std::string title_of(const Report& r) { return fmt::format("{} at {:.2f} bits pe
 
 std::string html_page(const Report& r) {
   return page(title_of(r), fmt::format("<h1>{}</h1>\n", escaped(title_of(r))) + key_figures(r) + bits_section(r) +
-                               price_section(r) + frontier_section(r) + kld_section(r) + calibration_section(r) +
-                               time_section(r) + warning_section(r) + making_section(r));
+                               price_section(r) + trace_section(r) + frontier_section(r) + kld_section(r) +
+                               calibration_section(r) + time_section(r) + warning_section(r) + making_section(r));
 }
 
 std::string html_comparison(std::span<const Report> reports) {

@@ -29,6 +29,14 @@ struct PlanPoint {
   std::string name;  // "4 bits, groups of 64" of a uniform plan
 };
 
+// What the model costs of which only the first layers are quantized, or all and then the head.
+struct TracePoint {
+  size_t layers = 0;
+  bool head = false;
+  double predicted = 0;  // nats per token: the sum of their prices
+  Estimate measured;     // on tokens of the first calibration row
+};
+
 struct Report {
   std::string version, model, architecture, fingerprint;  // the model: its directory's name, or its id on a hub
   std::string command;                                    // as typed; empty: the library was called
@@ -37,7 +45,8 @@ struct Report {
   double bpw_target = 0;                   // 0: a size was asked for
   double bpw_linears = 0, bpw_head = 0, predicted_kld = 0;
   EvaluateResult fitted;  // on some of the calibration tokens: kld and its percentiles, top1, perplexities, tokens
-  std::vector<Linear> linears;  // by layer, then module; the head last
+  std::vector<Linear> linears;    // by layer, then module; the head last
+  std::vector<TracePoint> trace;  // by what is quantized; the whole model last
   std::vector<PlanPoint> frontier, uniform;
   std::string effort, device, arithmetic;
   size_t threads = 0;

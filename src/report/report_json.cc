@@ -12,7 +12,7 @@ using io::Json;
 using io::OrderedJson;
 
 constexpr const char* kFormat = "bitwright report";
-constexpr int kFormatVersion = 1;
+constexpr int kFormatVersion = 2;
 
 OrderedJson number(double x) { return std::isfinite(x) ? OrderedJson(x) : OrderedJson(nullptr); }
 double number_of(const Json& j) { return j.is_null() ? std::nan("") : j.get<double>(); }
@@ -81,6 +81,24 @@ std::vector<Linear> linears_of(const Json& list) {
                        number_of(j.at("price"))});
   }
   return linears;
+}
+
+OrderedJson trace_json(const std::vector<TracePoint>& trace) {
+  OrderedJson list = OrderedJson::array();
+  for (const TracePoint& p : trace) {
+    list.push_back(
+        {{"layers", p.layers}, {"head", p.head}, {"predicted_kld", number(p.predicted)}, {"kld", to_json(p.measured)}});
+  }
+  return list;
+}
+
+std::vector<TracePoint> trace_of(const Json& list) {
+  std::vector<TracePoint> trace;
+  for (const Json& j : list) {
+    trace.push_back(
+        {size_of(j, "layers"), j.at("head").get<bool>(), number_of(j.at("predicted_kld")), estimate_of(j.at("kld"))});
+  }
+  return trace;
 }
 
 OrderedJson points_json(const std::vector<PlanPoint>& points) {
@@ -175,6 +193,7 @@ void read(const Json& j, Report& r) {
   r.predicted_kld = number_of(j.at("predicted_kld"));
   r.fitted = fitted_of(j.at("fitted"));
   r.linears = linears_of(j.at("linears"));
+  r.trace = trace_of(j.at("by_layers"));
   r.frontier = points_of(j.at("frontier"));
   r.uniform = points_of(j.at("uniform"));
   r.effort = text("effort");
@@ -228,6 +247,7 @@ OrderedJson to_json(const Report& r) {
             {"sources", sources_json(r.sources)}}},
           {"warnings", r.warnings},
           {"linears", linears_json(r.linears)},
+          {"by_layers", trace_json(r.trace)},
           {"frontier", points_json(r.frontier)},
           {"uniform", points_json(r.uniform)},
           {"seconds", number(r.seconds)},

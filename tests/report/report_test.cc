@@ -46,6 +46,7 @@ Report sample() {
     r.linears.push_back({key + ".mlp.down_proj", "down_proj", layer, 128, 64, "f16", 16, 0});
   }
   r.linears.push_back({"lm_head", "lm_head", 2, 64, 300, "6b64g32", 6.125, 0.003});
+  r.trace = {{1, false, 0.02, {0.021, 0.002}}, {2, false, 0.05, {0.055, 0.003}}, {2, true, 0.053, {0.06, 0.003}}};
   r.frontier = {{3.0, 0.5, ""}, {3.7376, 0.2, ""}, {3.9876, 0.1234, ""}, {4.2376, 0.08, ""}, {6, 0.01, ""}};
   r.uniform = {{4.2, 0.15, "4 bits, groups of 64"}};
   r.effort = "normal", r.device = "cpu", r.arithmetic = "bf16", r.threads = 2, r.seed = 7;
@@ -114,7 +115,7 @@ TEST(ReportPage, NeedsNothingElse) {
 
 TEST(ReportPage, EveryPictureHasItsTableAndEveryTagItsEnd) {
   const std::string page = html_page(sample());
-  EXPECT_EQ(count(page, "<svg"), 6u);
+  EXPECT_EQ(count(page, "<svg"), 7u);
   EXPECT_EQ(count(page, "<details"), count(page, "<svg"));
   for (const char* tag :
        {"svg", "g", "table", "details", "section", "figure", "div", "td", "th", "tr", "title", "text"}) {
@@ -161,7 +162,7 @@ TEST(ReportPage, AModelWithoutQuantizedLinearsHasAPage) {
   const std::string page = html_page(r);
   EXPECT_EQ(page.find("nan"), std::string::npos);
   EXPECT_EQ(page.find("inf"), std::string::npos);
-  EXPECT_EQ(count(page, "<svg"), 5u);
+  EXPECT_EQ(count(page, "<svg"), 6u);
 }
 
 TEST(ModelCard, TellsItsFiguresAndWhereTheOriginalsIs) {
