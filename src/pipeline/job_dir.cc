@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 using State = io::PieceDir::State;
 
-constexpr const char* kJobKey = "bitwright job 1";
+constexpr const char* kJobKey = "bitwright job 2";
 
 [[noreturn]] void of_another(const fs::path& path, std::string_view what, std::string_view found,
                              std::string_view expected) {
