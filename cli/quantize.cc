@@ -43,12 +43,12 @@ void print_quantized(const QuantizeResult& r, std::optional<uint64_t> size) {
   fmt::print(
       "{}\n  target     {}\n  linears    {:.4f} bits per weight\n  head       {:.4f} bits per weight\n"
       "  predicted  {:.4f} nats per token from the original (from prices)\n"
-      "  fitted     {:.4f} ± {:.4f} on the calibration tokens themselves, {:.1f} % same most likely token (see "
-      "eval)\n"
+      "  measured   {:.4f} ± {:.4f} on {} tokens {}, {:.1f} % same most likely token\n"
       "  planned    {} bytes\n  written    {} bytes\n  time       {:.1f} s since the start\n",
       r.output.string(), size ? fmt::format("{} bytes", *size) : fmt::format("{} bits per weight", r.bpw_target),
-      r.bpw_linears, r.bpw_head, r.predicted_kld, r.calibration_kld.value, r.calibration_kld.error,
-      100 * r.calibration_top1.value, r.planned_bytes, r.written_bytes, r.seconds);
+      r.bpw_linears, r.bpw_head, r.predicted_kld, r.measured.kld.value, r.measured.kld.error, r.measured.tokens,
+      r.measured.held_out ? "held out of calibration" : "that it is fitted to (others are worse: see eval)",
+      100 * r.measured.top1.value, r.planned_bytes, r.written_bytes, r.seconds);
 }
 
 void add_quantize(CLI::App& app, Action& action) {

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "bitwright/units.h"
@@ -16,14 +18,18 @@ void print(const ReportResult& r, const std::vector<std::filesystem::path>& path
   size_t width = 5;
   for (const auto& path : paths) width = std::max(width, path.string().size());
   fmt::print("{:<{}}  {:>7}  {:>6}  {:>9}  {:>9}  {:>17}  {:>8}\n", "model", width, "bpw", "head", "size", "predicted",
-             "fitted", "top-1");
+             "measured", "top-1");
   for (size_t i = 0; i < r.models.size(); ++i) {
     const ReportFigures& m = r.models[i];
-    fmt::print("{:<{}}  {:>7.4f}  {:>6.3f}  {:>9}  {:>9.4f}  {:>17}  {:>8}\n", paths[i].string(), width, m.bpw_linears,
-               m.bpw_head, format_bytes(m.bytes), m.predicted_kld,
-               fmt::format("{:.4f} ± {:.4f}", m.fitted_kld.value, m.fitted_kld.error),
-               fmt::format("{:.1f} %", 100 * m.fitted_top1.value));
+    fmt::print(
+        "{:<{}}  {:>7.4f}  {:>6.3f}  {:>9}  {:>9.4f}  {:>17}  {:>8}\n", paths[i].string(), width, m.bpw_linears,
+        m.bpw_head, format_bytes(m.bytes), m.predicted_kld,
+        fmt::format("{:.4f} ± {:.4f}{}", m.measured.kld.value, m.measured.kld.error, m.measured.held_out ? "" : " *"),
+        fmt::format("{:.1f} %", 100 * m.measured.top1.value));
   }
+  const bool any_fitted =
+      std::any_of(r.models.begin(), r.models.end(), [](const ReportFigures& m) { return !m.measured.held_out; });
+  if (any_fitted) fmt::print("* on tokens which the model has been fitted to: other text comes out worse\n");
 }
 
 std::string run(State& s) {

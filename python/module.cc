@@ -153,14 +153,18 @@ void add_results(nb::module_& m) {
       .def_ro("text", &bw::ProgressEvent::text)
       .def_prop_ro("unit", [](const bw::ProgressEvent& e) { return std::string(e.unit); });
   nb::class_<bw::Estimate>(m, "Estimate").def_ro("value", &bw::Estimate::value).def_ro("error", &bw::Estimate::error);
+  nb::class_<bw::MeasuredDivergence>(m, "MeasuredDivergence")
+      .def_ro("kld", &bw::MeasuredDivergence::kld)
+      .def_ro("top1", &bw::MeasuredDivergence::top1)
+      .def_ro("tokens", &bw::MeasuredDivergence::tokens)
+      .def_ro("held_out", &bw::MeasuredDivergence::held_out);
   nb::class_<bw::QuantizeResult>(m, "QuantizeResult")
       .def_ro("output", &bw::QuantizeResult::output)
       .def_ro("bpw_target", &bw::QuantizeResult::bpw_target)
       .def_ro("bpw_linears", &bw::QuantizeResult::bpw_linears)
       .def_ro("bpw_head", &bw::QuantizeResult::bpw_head)
       .def_ro("predicted_kld", &bw::QuantizeResult::predicted_kld)
-      .def_ro("calibration_kld", &bw::QuantizeResult::calibration_kld)
-      .def_ro("calibration_top1", &bw::QuantizeResult::calibration_top1)
+      .def_ro("measured", &bw::QuantizeResult::measured)
       .def_ro("written_bytes", &bw::QuantizeResult::written_bytes)
       .def_ro("seconds", &bw::QuantizeResult::seconds);
   nb::class_<bw::MeasureResult>(m, "MeasureResult")

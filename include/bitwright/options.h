@@ -149,15 +149,23 @@ struct Estimate {
   double value = 0, error = 0;
 };
 
+// How far a model is from its original, as the job that made it has measured: on rows of the calibration text that were
+// held out of it, or, where nothing was left of that, on tokens which the model has been fitted to (then other text
+// comes out worse; see evaluate()).
+struct MeasuredDivergence {
+  Estimate kld;   // nats per token
+  Estimate top1;  // share of the tokens with the same most likely token
+  size_t tokens = 0;
+  bool held_out = false;
+};
+
 struct QuantizeResult {
   std::filesystem::path output;
   double bpw_target = 0;   // of the linears; 0 if a size was asked for
   double bpw_linears = 0;  // reached
   double bpw_head = 0;
   double predicted_kld = 0;  // to the original, nats per token, from prices (docs/quality.md)
-  // The same as measured on some of the calibration tokens, which the result has been fitted to: other text comes out
-  // somewhat worse (see evaluate()). And the share of them with the same most likely token.
-  Estimate calibration_kld, calibration_top1;
+  MeasuredDivergence measured;
   uint64_t planned_bytes = 0, written_bytes = 0;  // of the whole directory, its report and model card apart
   double seconds = 0;                             // since the run began, measuring and earlier targets included
   std::vector<StageTime> stages;                  // the same
@@ -230,8 +238,8 @@ struct ReportFigures {
   std::string model;  // that was quantized
   double bpw_linears = 0, bpw_head = 0;
   uint64_t bytes = 0;
-  double predicted_kld = 0;          // nats per token
-  Estimate fitted_kld, fitted_top1;  // on calibration tokens, see QuantizeResult
+  double predicted_kld = 0;  // nats per token
+  MeasuredDivergence measured;
 };
 
 struct ReportResult {

@@ -8,6 +8,7 @@
 
 #include "base/utf8.h"
 #include "bitwright/error.h"
+#include "calib/held_out.h"
 #include "io/text_rows.h"
 
 namespace bw::calib {
@@ -128,10 +129,11 @@ std::vector<size_t> shares(std::span<const Source> sources, size_t count) {
 }
 
 // sources: those of the part, in order.
-void take_text(const Part& part, std::span<const uint32_t> prefix, size_t count, std::span<CalibrationSource> sources,
-               Mix& mix) {
+void take_text(const Part& part, std::span<const uint32_t> prefix, size_t count, size_t held_out,
+               std::span<CalibrationSource> sources, Mix& mix) {
   const Rows rows = rows_from_stream(part.ids, prefix, count, mix.rows.length, part.name);
   mix.rows.ids.insert(mix.rows.ids.end(), rows.ids.begin(), rows.ids.end());
+  hold_out(part.ids, prefix, count, rows.length, held_out, mix.held_out);
   const size_t body = mix.rows.length - prefix.size();
   for (size_t i = 0; i < count; ++i) {
     const size_t start = row_start(i, count, part.ids.size(), body);
@@ -171,12 +173,12 @@ void take_rows(const Part& part, size_t count, std::span<CalibrationSource> sour
   }
 }
 
-void take(const Part& part, std::span<const uint32_t> prefix, size_t count, std::span<CalibrationSource> sources,
-          Mix& mix) {
+void take(const Part& part, std::span<const uint32_t> prefix, size_t count, size_t held_out,
+          std::span<CalibrationSource> sources, Mix& mix) {
   if (part.row_length > 0) {
     take_rows(part, count, sources, mix);
   } else {
-    take_text(part, prefix, count, sources, mix);
+    take_text(part, prefix, count, held_out, sources, mix);
   }
 }
 
@@ -189,23 +191,27 @@ Mix mix_sources(const tokenizer::Tokenizer& tokenizer, const tokenizer::ChatTemp
   const bool weighed = !sources.empty() && sources.front().weight.has_value();
   const std::vector<size_t> counts = weighed ? shares(sources, count) : std::vector<size_t>{count};
   Mix mix;
+  const HeldOutShape held_out = held_out_shape(count, length);
   mix.rows.length = length;
+  mix.held_out.length = held_out.length;
   Part part;
   for (size_t i = 0; i < sources.size(); ++i) {
     mix.sources.push_back(reader.read(sources[i], part));
     mix.rows.source += (i == 0 ? "" : ", ") + sources[i].name;
     if (!weighed) continue;
-    take(part, prefix, counts[i], std::span(mix.sources).last(1), mix);
+    const size_t share = (held_out.count * counts[i] + count / 2) / count;
+    take(part, prefix, counts[i], share, std::span(mix.sources).last(1), mix);
     part = {};
   }
-  if (!weighed) take(part, prefix, count, mix.sources, mix);
+  if (!weighed) take(part, prefix, count, held_out.count, mix.sources, mix);
+  mix.held_out.source = mix.rows.source;
   for (CalibrationSource& s : mix.sources) {
     s.share = static_cast<double>(s.used_tokens) / static_cast<double>(mix.rows.ids.size());
   }
   return mix;
 }
 
-Mix mix_of(Rows rows) {
+Mix mix_of(Rows rows, Rows held_out) {
   Mix mix;
   mix.row_sources.assign(rows.count(), rows.source);
   CalibrationSource source;
@@ -215,6 +221,7 @@ Mix mix_of(Rows rows) {
   source.share = 1;
   mix.sources.push_back(std::move(source));
   mix.rows = std::move(rows);
+  mix.held_out = std::move(held_out);
   return mix;
 }
 

@@ -139,7 +139,8 @@ report::Report make_report(const Run& run, const model::ModelDir& dir, const Rep
   r.bpw_linears = from.plan.bpw_linears;
   r.bpw_head = from.plan.bpw_head;
   r.predicted_kld = from.plan.predicted_kld;
-  r.fitted = from.seen.fitted;
+  r.measured = from.seen.measured;
+  r.held_out = from.seen.held_out;
   for (const LinearMeasurement& l : from.measurement.linears) r.linears.push_back(linear_of(l, l.layer, from.plan));
   r.linears.push_back(linear_of(from.measurement.head, r.layers, from.plan));
   r.trace = trace_of(from.seen.trace, r.linears);
@@ -195,8 +196,12 @@ ReportResult report_models(const ReportOptions& options) {
   io::OrderedJson data = io::OrderedJson::array();
   for (const fs::path& model : options.models) {
     const report::Report& r = reports.emplace_back(load_report(model));
-    result.models.push_back(
-        {r.model, r.bpw_linears, r.bpw_head, r.bytes, r.predicted_kld, r.fitted.kld, r.fitted.top1});
+    result.models.push_back({r.model,
+                             r.bpw_linears,
+                             r.bpw_head,
+                             r.bytes,
+                             r.predicted_kld,
+                             {r.measured.kld, r.measured.top1, r.measured.tokens, r.held_out}});
     data.push_back(report::to_json(r));
   }
   const bool one = reports.size() == 1;

@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "bitwright/bitwright.h"
+#include "calib/held_out.h"
 #include "pipeline/job_pieces.h"
 #include "pipeline/output_file.h"
 #include "pipeline/output_place.h"
@@ -23,6 +24,15 @@ TokenGains read_gains(io::PieceReader& piece, size_t tokens, size_t layers) {
     gains.layers.push_back(piece.read_matrix(tokens, model::kLinearsPerLayer));
   }
   return gains;
+}
+
+calib::Rows read_rows(io::PieceReader& piece, size_t count, size_t length) {
+  calib::Rows rows;
+  rows.length = length;
+  piece.header().at("source").get_to(rows.source);
+  rows.ids.resize(count * length);
+  piece.read_values(std::span(rows.ids));
+  return rows;
 }
 
 // Whether `read` could take what an earlier run has kept under this key, all of it; told as `what`. Else it is still to
@@ -77,21 +87,22 @@ calib::Mix rows_of_job(Run& run, const model::ModelDir& dir, const CalibrationOp
   if (!options.files.empty()) return calibration_mix(run, dir, options);
   const std::string key = piece_key({"rows", engine_key(run), job.identity().model,
                                      fmt::format("{} {} {}", options.rows, options.length, options.seed)});
-  calib::Rows rows;
+  calib::Mix mix;
   const bool kept =
       read_kept(job, kRowsPiece, key, "the self-written calibration text is", [&](io::PieceReader& piece) {
-        rows.length = options.length;
-        piece.header().at("source").get_to(rows.source);
-        rows.ids.resize(options.rows * options.length);
-        piece.read_values(std::span(rows.ids));
-        return std::all_of(rows.ids.begin(), rows.ids.end(), [&](uint32_t id) { return id < dir.vocab_rows(); });
+        const calib::HeldOutShape held_out = calib::held_out_shape(options.rows, options.length);
+        mix.rows = read_rows(piece, options.rows, options.length);
+        mix.held_out = read_rows(piece, held_out.count, held_out.length);
+        const auto known = [&](uint32_t id) { return id < dir.vocab_rows(); };
+        return std::ranges::all_of(mix.rows.ids, known) && std::ranges::all_of(mix.held_out.ids, known);
       });
-  if (kept) return calib::mix_of(std::move(rows));
-  rows = calibration_rows(run, dir, options);
-  io::PieceWriter piece(job.root(), kRowsPiece, {{"source", rows.source}});
-  piece.write_values(std::span<const uint32_t>(rows.ids));
+  if (kept) return calib::mix_of(std::move(mix.rows), std::move(mix.held_out));
+  mix = calibration_mix(run, dir, options);
+  io::PieceWriter piece(job.root(), kRowsPiece, {{"source", mix.rows.source}});
+  piece.write_values(std::span<const uint32_t>(mix.rows.ids));
+  piece.write_values(std::span<const uint32_t>(mix.held_out.ids));
   piece.seal(key);
-  return calib::mix_of(std::move(rows));
+  return mix;
 }
 
 Measured measure_in_job(Run& run, const model::ModelDir& dir, const calib::Rows& rows, size_t rounding_tokens,

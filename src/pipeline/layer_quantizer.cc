@@ -55,14 +55,12 @@ PendingLinears LayerQuantizer::enqueue_layer(size_t layer, nn::LayerWeights weig
     }
   }
   const StageClock::Span span(run_.clock, "quantize: forward");
-  watchers_.trace.pass(layer, original);
-  bool is_first = true;
   streams.for_each([&](const nn::RowBatch& batch, nn::Carry& carry, nn::Carry& other) {
     decoder_.advance(weights, layer, nn::kSites - 1, batch, carry);
     decoder_.advance(original, layer, nn::kSites - 1, batch, other);
     watchers_.range.see(layer, carry, other);
-    if (std::exchange(is_first, false)) watchers_.trace.quantized(layer, carry.h);
   });
+  watchers_.trace.pass(layer, weights, original);
   return pending;
 }
 

@@ -1,42 +1,44 @@
-// Where the divergence comes from: what the first layers alone cost, measured while a model is being quantized.
+// What quantizing costs on text that is no calibration, and where that comes from: rows that are held out go along.
 #pragma once
 
 #include <vector>
 
 #include "calib/rows.h"
-#include "eval/statistics.h"
 #include "io/piece_file.h"
+#include "model/model_dir.h"
 #include "nn/decoder.h"
 
 namespace bw::pipeline {
 
-// Between the layers, the first tokens of the quantized stream branch off and go on through the layers as they were:
-// behind the last one they say what the model would say had only the layers before the branch been quantized. At most
-// 8 branches, evenly spaced, of at most 512 tokens each: about one more row of them on the way through the model.
+// The held-out rows on their way through the layers as quantized, and through those as they were. Between the layers,
+// the first row as quantized branches off and goes on through the layers as they were: behind the last one it says what
+// the model would say had only the layers before the branch been quantized. At most 8 branches, evenly spaced.
 class LayerTrace {
  public:
-  static constexpr size_t kBranches = 8, kTokens = 512;
+  static constexpr size_t kBranches = 8;
 
-  // Both must outlive it. length: of the rows.
-  LayerTrace(backend::Backend& device, const nn::Decoder& decoder, size_t length);
+  // `device` and `decoder` must outlive it. held_out: may be empty; then nothing is traced.
+  LayerTrace(backend::Backend& device, const nn::Decoder& decoder, const model::ModelDir& dir,
+             const calib::Rows& held_out);
 
-  // Moves the branches through a layer as it was (linears packed).
-  void pass(size_t layer, const nn::LayerWeights& original);
-  // h (tokens, hidden): the residual stream of the first row behind `layer` as quantized. A branch, if one is due here.
-  void quantized(size_t layer, const backend::Tensor& h);
+  // Moves all through a layer (linears packed).
+  void pass(size_t layer, const nn::LayerWeights& quantized, const nn::LayerWeights& original);
 
-  // Of the branches that there are once `done` layers are quantized, as bytes of a piece, and back again.
+  // All states there are behind `done` layers, as bytes of a piece, and back again.
   size_t bytes(size_t done) const;
   void save(io::PieceWriter& piece) const;
   void restore(size_t done, io::PieceReader& piece);
 
   struct Branch {
     size_t quantized_layers;  // that come before it
-    backend::Tensor h;        // (tokens(), hidden)
+    backend::Tensor h;        // (length, hidden), of the first row
   };
+  size_t layers() const { return decoder_.config().n_layers; }
+  bool is_empty() const { return batch_.sequences == 0; }
+  const nn::RowBatch& batch() const { return batch_; }
   const std::vector<Branch>& branches() const { return branches_; }
-  // Of one branch.
-  size_t tokens() const { return batch_.length; }
+  const backend::Tensor& quantized() const { return quantized_; }  // (tokens, hidden)
+  const backend::Tensor& original() const { return original_; }
 
  private:
   std::vector<size_t> due(size_t done) const;
@@ -45,6 +47,7 @@ class LayerTrace {
   const nn::Decoder& decoder_;
   nn::RowBatch batch_;
   std::vector<Branch> branches_;
+  backend::Tensor quantized_, original_;
 };
 
 }  // namespace bw::pipeline

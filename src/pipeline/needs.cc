@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "calib/held_out.h"
 #include "pipeline/layer_trace.h"
 #include "pipeline/session.h"
 #include "quant/held_out.h"
@@ -46,6 +47,12 @@ uint64_t in_memory(const JobShape& job) {
   return job.states_on_disk ? std::min<uint64_t>(tokens, 3 * std::max<uint64_t>(kBatchTokens, job.length)) : tokens;
 }
 
+// States of the rows that are held out.
+uint64_t traced_bytes(const Sizes& s, const JobShape& job) {
+  const calib::HeldOutShape shape = calib::held_out_shape(job.rows, job.length);
+  return kFloat * (2 * shape.count + LayerTrace::kBranches) * shape.length * s.hidden;
+}
+
 // Where memory is the host's: live memory of each stage.
 std::vector<StageNeed> stages_of(const Sizes& s, const JobShape& job) {
   const uint64_t tokens = uint64_t{job.rows} * job.length, packed = job.packs_bf16 ? 2 : kFloat;
@@ -58,9 +65,10 @@ std::vector<StageNeed> stages_of(const Sizes& s, const JobShape& job) {
   std::vector<StageNeed> stages;
   if (job.self_calibrated) {
     const uint64_t weights = packed * (s.layers * s.layer + s.head);
-    const uint64_t cache = 2 * kFloat * s.layers * tokens * s.keys;
+    const uint64_t rows = job.rows + calib::held_out_shape(job.rows, job.length).count;
+    const uint64_t cache = 2 * kFloat * s.layers * rows * job.length * s.keys;
     stages.push_back({"self-calibration", weights + cache + kFloat * std::max(s.head, s.layer) +
-                                              kFloat * job.rows * (s.vocabulary + 2 * s.widest)});
+                                              kFloat * rows * (s.vocabulary + 2 * s.widest)});
   }
   const uint64_t inputs = sizeof(uint16_t) * there * s.hidden;  // of a layer, kept as bfloat16
   stages.push_back({"gradients: forward", states + 2 * inputs + (kFloat + packed) * s.layer + batch});
@@ -75,8 +83,7 @@ std::vector<StageNeed> stages_of(const Sizes& s, const JobShape& job) {
                                                kFloat * backward_tokens * (8 * s.hidden + 6 * s.intermediate)});
   if (!job.quantizes) return stages;
   const uint64_t streams = 2;  // of the quantized model and of the original
-  const uint64_t traced =
-      kFloat * LayerTrace::kBranches * std::min<uint64_t>(job.length, LayerTrace::kTokens) * s.hidden;
+  const uint64_t traced = traced_bytes(s, job);
   stages.push_back({"quantize: layers", streams * kFloat * there * (s.hidden + s.widest) + gains +
                                             (kFloat + streams * packed) * s.layer + 3 * kFloat * s.linear +
                                             7 * kFloat * s.widest * s.widest + traced + batch});
@@ -156,7 +163,7 @@ JobNeeds needs_of(const model::ModelConfig& config, size_t vocab_rows, const Job
   uint64_t finished = 0;
   for (const uint64_t bytes : job.output_bytes) {
     // The layers' files stand beside the shards until these are complete.
-    needs.disk_bytes = std::max(needs.disk_bytes, gains + 2 * state + finished + 2 * bytes);
+    needs.disk_bytes = std::max(needs.disk_bytes, gains + 2 * (state + traced_bytes(s, job)) + finished + 2 * bytes);
     finished += bytes;
   }
   needs.disk_bytes += scratch;

@@ -32,13 +32,13 @@ class QuantizeStage {
         plan_(plan),
         layers_(layers),
         work_(work),
-        rows_(calibration.rows),
+        calibration_(calibration),
         decoder_(*run.device, dir.config(), calibration.rows.length, run.precision),
         load_(linear_loader(dir, *run.device)),
         streams_{embed_rows(run, decoder_, dir, calibration.rows, layers.path(), kStreams),
                  embed_rows(run, decoder_, dir, calibration.rows, layers.path(), kStreams)},
         range_(*run.device, dir.config()),
-        trace_(*run.device, decoder_, calibration.rows.length),
+        trace_(*run.device, decoder_, dir, calibration.held_out),
         quantizer_(run, dir, decoder_, plan, rounding_effort(effort), calibration.rows.ids.size(), calibration.gains,
                    {range_, trace_}) {}
 
@@ -65,7 +65,7 @@ class QuantizeStage {
     } else {
       head = quantizer_.plain_head();
     }
-    StreamComparison result = compare_streams(run_, dir_, decoder_, rows_, std::move(head), trace_, streams_);
+    StreamComparison result = compare_streams(run_, dir_, decoder_, calibration_, std::move(head), trace_, streams_);
     range_.tell(run_.reporter);
     run_.reporter.progress("quantize", steps, steps, {}, "layers");
     return result;
@@ -161,7 +161,7 @@ class QuantizeStage {
   const OutputPlan& plan_;
   const io::PieceDir& layers_;
   const StageWork& work_;
-  const calib::Rows& rows_;
+  const CalibrationData& calibration_;
   nn::Decoder decoder_;
   nn::Decoder::LinearLoader load_;
   Streams streams_;

@@ -1,19 +1,11 @@
 // The quantizing stage: layer by layer, on inputs that the layers below have already disturbed.
 #pragma once
 
-#include "pipeline/gradients.h"
 #include "pipeline/output_plan.h"
 #include "pipeline/session.h"
 #include "pipeline/stream_comparison.h"
 
 namespace bw::pipeline {
-
-// The rows, and what each of their tokens feels of every linear; empty where the effort does not weigh tokens (see
-// rounding_effort).
-struct CalibrationData {
-  calib::Rows rows;
-  TokenGains gains;
-};
 
 // Quantizes every linear of `plan` and writes a piece for every layer, and one for the head, into `layers` (see
 // layer_piece); those that an earlier run left there under the same key are kept, as far as its states go on from them.

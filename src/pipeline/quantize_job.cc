@@ -69,8 +69,10 @@ io::Json to_json(const QuantizeResult& r) {
   return {{"bpw_linears", r.bpw_linears},
           {"bpw_head", r.bpw_head},
           {"predicted_kld", r.predicted_kld},
-          {"calibration_kld", {r.calibration_kld.value, r.calibration_kld.error}},
-          {"calibration_top1", {r.calibration_top1.value, r.calibration_top1.error}},
+          {"kld", {r.measured.kld.value, r.measured.kld.error}},
+          {"top1", {r.measured.top1.value, r.measured.top1.error}},
+          {"tokens", r.measured.tokens},
+          {"held_out", r.measured.held_out},
           {"planned_bytes", r.planned_bytes},
           {"written_bytes", r.written_bytes}};
 }
@@ -84,12 +86,14 @@ QuantizeResult result_of(const io::Json& json) {
   const auto estimate = [&](const char* key) {
     return Estimate{number(json.at(key).at(0)), number(json.at(key).at(1))};
   };
-  r.calibration_kld = estimate("calibration_kld");
-  r.calibration_top1 = estimate("calibration_top1");
+  r.measured.kld = estimate("kld");
+  r.measured.top1 = estimate("top1");
+  r.measured.held_out = json.at("held_out").get<bool>();
   const auto size = [&](const char* key) {
     if (!json.at(key).is_number_unsigned()) throw Error(ErrorCode::kModel, fmt::format("'{}' is no size", key));
     return json.at(key).get<uint64_t>();
   };
+  r.measured.tokens = size("tokens");
   r.planned_bytes = size("planned_bytes");
   r.written_bytes = size("written_bytes");
   return r;
@@ -214,6 +218,7 @@ class QuantizeJob {
     const uint64_t seed = options_.calibration.seed;
     calib::Mix mix = rows_of_job(run_, dir_, options_.calibration, *job_);
     calibration_.rows = std::move(mix.rows);
+    calibration_.held_out = std::move(mix.held_out);
     sources_ = std::move(mix.sources);
     const bool weighs = rounding_effort(options_.effort).weighs_tokens;
     if (!measurement_) {
@@ -241,10 +246,9 @@ class QuantizeJob {
     const StageWork work{*job_, piece_key({target.key, layouts_key(plan)})};
     const StreamComparison seen =
         quantize_layers(run_, dir_, calibration_, plan, options_.effort, *target.folder, work);
-    tell_useless(target, seen.fitted);
+    tell_useless(target, seen.measured);
     QuantizeResult& r = target.result;
-    r.calibration_kld = seen.fitted.kld;
-    r.calibration_top1 = seen.fitted.top1;
+    r.measured = {seen.measured.kld, seen.measured.top1, seen.measured.tokens, seen.held_out};
     r.bpw_linears = plan.bpw_linears;
     r.bpw_head = plan.bpw_head;
     r.predicted_kld = plan.predicted_kld;

@@ -7,6 +7,7 @@
 #include "backend/devices.h"
 #include "bitwright/error.h"
 #include "bitwright/units.h"
+#include "calib/held_out.h"
 #include "calib/self_generate.h"
 #include "codec/exl2.h"
 #include "io/file_write.h"
@@ -81,18 +82,22 @@ calib::Mix calibration_mix(Run& run, const model::ModelDir& dir, const Calibrati
   calib::Mix mix;
   if (options.files.empty()) {
     calib::check_self_generation({options.rows, options.length, options.seed});
+    const calib::HeldOutShape shape = calib::held_out_shape(options.rows, options.length);
     const nn::LanguageModel model(*run.device, dir, options.length, run.precision, linear_loader(dir, *run.device));
-    mix =
-        calib::mix_of(calib::self_generate(model, tokenizer, chat_pointer, {options.rows, options.length, options.seed},
-                                           run.pool, [&](size_t done, size_t total) {
-                                             run.reporter.progress("self-calibration", static_cast<double>(done),
-                                                                   static_cast<double>(total), {}, "tokens");
-                                           }));
+    calib::Rows rows =
+        calib::self_generate(model, tokenizer, chat_pointer, {options.rows + shape.count, options.length, options.seed},
+                             run.pool, [&](size_t done, size_t total) {
+                               run.reporter.progress("self-calibration", static_cast<double>(done),
+                                                     static_cast<double>(total), {}, "tokens");
+                             });
+    calib::Rows held_out = calib::split_off(rows, shape);
+    mix = calib::mix_of(std::move(rows), std::move(held_out));
   } else {
     const std::vector<calib::Source> sources = calib::find_sources(options.files, options.weights);
     mix = calib::mix_sources(tokenizer, chat_pointer, sources, options.rows, options.length);
   }
   calib::check_ids(mix.rows, tokenizer, dir.vocab_rows());
+  calib::check_ids(mix.held_out, tokenizer, dir.vocab_rows());
   return mix;
 }
 

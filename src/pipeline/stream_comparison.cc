@@ -63,28 +63,24 @@ class Comparer {
         original_(end_with(linear_loader(dir, device_)(dir.head()))) {}
 
   // Of some tokens, four values each (see op::CompareLogits).
-  void compare(const nn::Carry& original, const nn::Carry& quantized, size_t first, const Tensor& targets,
-               const Tensor& out) {
-    const Tensor reference = logits_of(original.h.rows_slice(first, targets.rows));
-    compare(reference, quantized_.head, quantized.h.rows_slice(first, targets.rows), targets, out);
+  void compare(const Tensor& original, const Tensor& quantized, const Tensor& targets, const Tensor& out) {
+    compare(logits_of(original), quantized_.head, quantized, targets, out);
   }
 
-  // The branches of the trace, the whole stream before and behind its head; tokens of the first row. out: four values
-  // for each token of the first, then of the next.
-  void compare(const LayerTrace& trace, const nn::Carry& original, const nn::Carry& quantized, const Tensor& targets,
-               const Tensor& out) {
+  // The first row of the trace: its branches, the whole model's states before and behind its head. out: four values for
+  // each token of the first, then of the next.
+  void compare(const LayerTrace& trace, const Tensor& targets, const Tensor& out) {
     for (size_t first = 0; first < targets.rows; first += kLogitTokens) {
       const size_t count = std::min(kLogitTokens, targets.rows - first);
       const auto part = [&](const Tensor& t) { return t.rows_slice(first, count); };
-      const Tensor reference = logits_of(part(original.h));
+      const Tensor reference = logits_of(part(trace.original()));
       size_t point = 0;
       const auto add = [&](const std::shared_ptr<const backend::Weight>& head, const Tensor& h) {
-        const Tensor values = out.rows_slice(point++ * targets.rows + first, count);
-        compare(reference, head, part(h), part(targets), values);
+        compare(reference, head, part(h), part(targets), out.rows_slice(point++ * targets.rows + first, count));
       };
       for (const LayerTrace::Branch& branch : trace.branches()) add(original_.head, branch.h);
-      add(original_.head, quantized.h);
-      add(quantized_.head, quantized.h);
+      add(original_.head, trace.quantized());
+      add(quantized_.head, trace.quantized());
     }
   }
 
@@ -118,51 +114,72 @@ eval::TokenComparison tokens_of(std::span<const float> values) {
   return tokens;
 }
 
-// values: as Comparer gives them, for `tokens` of each point.
-std::vector<TracedKld> traced(const LayerTrace& trace, std::span<const float> values, size_t tokens, size_t layers) {
+// On some of the calibration tokens.
+EvaluateResult compare_fitted(Run& run, const calib::Rows& rows, Comparer& comparer, Streams& streams) {
+  backend::Backend& device = *run.device;
+  const Chosen chosen = choose(streams.quantized, rows);
+  const Tensor targets = device.upload<int32_t>(chosen.targets, chosen.targets.size(), 1);
+  const Tensor out = device.allocate(chosen.targets.size(), 4);
+  size_t batch = 0, at = 0;
+  auto chunk = chosen.chunks.begin();
+  streams.for_each([&](const nn::RowBatch&, nn::Carry& carry, nn::Carry& other) {
+    for (; chunk != chosen.chunks.end() && chunk->batch == batch; ++chunk) {
+      comparer.compare(other.h.rows_slice(chunk->state, chunk->count), carry.h.rows_slice(chunk->state, chunk->count),
+                       targets.rows_slice(at, chunk->count), out.rows_slice(at, chunk->count));
+      at += chunk->count;
+    }
+    ++batch;
+  });
+  const backend::HostTensor values = device.download(out);
+  device.wait(values, "scores");
+  return eval::summarize(tokens_of(values.as<const float>()));
+}
+
+// What follows the tokens of all rows but their last, on the device.
+Tensor upload_successors(backend::Backend& device, const calib::Rows& rows) {
+  std::vector<int32_t> successors;
+  for (size_t i = 0; i < rows.count(); ++i) {
+    const auto row = rows.row(i);
+    successors.insert(successors.end(), row.begin() + 1, row.end());
+  }
+  return device.upload<int32_t>(successors, successors.size(), 1);
+}
+
+// On the rows that are held out.
+StreamComparison compare_held_out(Run& run, const calib::Rows& rows, Comparer& comparer, const LayerTrace& trace) {
+  backend::Backend& device = *run.device;
+  const Tensor targets = upload_successors(device, rows);
+  const Tensor out = device.allocate(targets.rows, 4);
+  for_each_chunk(trace.batch(), [&](size_t state, size_t token, size_t count) {
+    comparer.compare(trace.original().rows_slice(state, count), trace.quantized().rows_slice(state, count),
+                     targets.rows_slice(token, count), out.rows_slice(token, count));
+  });
+  const size_t of_row = rows.length - 1, layers = trace.layers();
   std::vector<TracedKld> points;
   for (const LayerTrace::Branch& branch : trace.branches()) points.push_back({branch.quantized_layers, false, {}});
   points.push_back({layers, false, {}});
   points.push_back({layers, true, {}});
-  BW_CHECK(values.size() == 4 * tokens * points.size());
+  const Tensor traced_out = device.allocate(points.size() * of_row, 4);
+  comparer.compare(trace, targets.rows_slice(0, of_row), traced_out);
+  const backend::HostTensor values = device.download(out), traced = device.download(traced_out);
+  device.wait(values, "scores");
+  device.wait(traced, "scores");
   for (size_t i = 0; i < points.size(); ++i) {
-    points[i].kld = eval::mean(tokens_of(values.subspan(4 * tokens * i, 4 * tokens)).kld);
+    const auto of_point = traced.as<const float>().subspan(4 * of_row * i, 4 * of_row);
+    points[i].kld = eval::mean(tokens_of(of_point).kld);
   }
-  return points;
+  return {eval::summarize(tokens_of(values.as<const float>())), true, std::move(points)};
 }
 
 }  // namespace
 
 StreamComparison compare_streams(Run& run, const model::ModelDir& dir, const nn::Decoder& decoder,
-                                 const calib::Rows& rows, Tensor quantized_head, const LayerTrace& trace,
+                                 const CalibrationData& calibration, Tensor quantized_head, const LayerTrace& trace,
                                  Streams& streams) {
   const StageClock::Span span(run.clock, "quantize: compare");
-  backend::Backend& device = *run.device;
   Comparer comparer(run, dir, decoder, std::move(quantized_head));
-  const Chosen chosen = choose(streams.quantized, rows);
-  const Tensor targets = device.upload<int32_t>(chosen.targets, chosen.targets.size(), 1);
-  const Tensor out = device.allocate(chosen.targets.size(), 4);
-  // Of the first row's traced tokens, those that have a successor.
-  const std::vector<int32_t> successors(rows.ids.begin() + 1,
-                                        rows.ids.begin() + std::min(trace.tokens() + 1, rows.length));
-  const Tensor traced_targets = device.upload<int32_t>(successors, successors.size(), 1);
-  const Tensor traced_out = device.allocate((trace.branches().size() + 2) * successors.size(), 4);
-  size_t batch = 0, at = 0;
-  auto chunk = chosen.chunks.begin();
-  streams.for_each([&](const nn::RowBatch&, nn::Carry& carry, nn::Carry& other) {
-    if (batch == 0) comparer.compare(trace, other, carry, traced_targets, traced_out);
-    for (; chunk != chosen.chunks.end() && chunk->batch == batch; ++chunk) {
-      comparer.compare(other, carry, chunk->state, targets.rows_slice(at, chunk->count),
-                       out.rows_slice(at, chunk->count));
-      at += chunk->count;
-    }
-    ++batch;
-  });
-  const backend::HostTensor values = device.download(out), traced_values = device.download(traced_out);
-  device.wait(values, "scores");
-  device.wait(traced_values, "scores");
-  return {eval::summarize(tokens_of(values.as<const float>())),
-          traced(trace, traced_values.as<const float>(), successors.size(), dir.config().n_layers)};
+  if (!trace.is_empty()) return compare_held_out(run, calibration.held_out, comparer, trace);
+  return {compare_fitted(run, calibration.rows, comparer, streams), false, {}};
 }
 
 }  // namespace bw::pipeline

@@ -57,7 +57,9 @@ Tensor HeldOutTokens::own_of(const Tensor& batch) const {
 // Keeps as many of the batch's as keep the share even.
 void HeldOutTokens::begin_batch(const Tensor& x) {
   seen_ += x.rows;
-  const size_t held = most_ == 0 ? 0 : x.rows / kHeldOutShare;
+  part_ = {x.rows, 0, 0};
+  if (most_ == 0) return;  // too few tokens to hold any out
+  const size_t held = x.rows / kHeldOutShare;
   held_out_ += held;
   const size_t kept = std::min({held, most_ - kept_, held_out_ * most_ / (tokens_ / kHeldOutShare) - kept_});
   part_ = {x.rows - held, kept, kept_};

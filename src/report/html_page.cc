@@ -25,6 +25,11 @@ std::string nats(double x) { return std::isfinite(x) ? fmt::format("{:.4g}", x) 
 std::string nats(const Estimate& e) { return fmt::format("{:.4f} ± {:.4f}", e.value, e.error); }
 std::string count(uint64_t n) { return fmt::format("{}", n); }
 
+std::string measured_on(const Report& r) {
+  return r.held_out ? "of the calibration text that were held out of calibration; other kinds of text differ"
+                    : "which the model has been fitted to: on other text its divergence is higher";
+}
+
 std::string key_figures(const Report& r) {
   const std::pair<const char*, std::string> figures[] = {
       {"Bits per weight, linears", fmt::format("{:.4f}", r.bpw_linears)},
@@ -33,16 +38,17 @@ std::string key_figures(const Report& r) {
       {"Of the original", fmt::format("{:.1f} %", 100.0 * static_cast<double>(r.bytes) /
                                                       static_cast<double>(std::max<uint64_t>(1, r.original_bytes)))},
       {"KLD predicted, nats per token", nats(r.predicted_kld)},
-      {"KLD on calibration tokens", nats(r.fitted.kld)},
-      {"Same most likely token", fmt::format("{:.1f} %", 100 * r.fitted.top1.value)},
+      {"KLD measured", nats(r.measured.kld)},
+      {"Same most likely token", fmt::format("{:.1f} %", 100 * r.measured.top1.value)},
       {"Perplexity (original)",
-       fmt::format("{:.3f} ({:.3f})", r.fitted.perplexity.value, r.fitted.reference_perplexity.value)},
+       fmt::format("{:.3f} ({:.3f})", r.measured.perplexity.value, r.measured.reference_perplexity.value)},
   };
   std::string out = "<dl class=\"figures\">";
   for (const auto& [name, value] : figures) out += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>", name, value);
   return out +
-         "</dl>\n<p>The figures on calibration tokens are of tokens to which the model has been fitted: on other "
-         "text its divergence is higher. <code>bitwright eval</code> measures it.</p>\n";
+         fmt::format(
+             "</dl>\n<p>What is measured is of {} tokens {}. <code>bitwright eval</code> measures on any text.</p>\n",
+             r.measured.tokens, measured_on(r));
 }
 
 // "up" of "up_proj", so that columns stay narrow.
@@ -218,13 +224,13 @@ std::string trace_section(const Report& r) {
   return section("Where the KLD comes from",
                  figure(to_svg(chart),
                         "What a model would be worth of which only the first layers are quantized: the sum of their "
-                        "prices, and as measured on tokens of the first calibration row.") +
+                        "prices, and as measured on one of the rows that were held out.") +
                      folded("Numbers", table));
 }
 
 Table percentile_table(const Report& r) {
-  const EvaluateResult& f = r.fitted;
-  return {{"KLD, nats per token", "on calibration tokens"},
+  const EvaluateResult& f = r.measured;
+  return {{"KLD, nats per token", "measured"},
           {{"mean", nats(f.kld)},
            {"predicted mean", nats(r.predicted_kld)},
            {"median", nats(f.kld_median)},
@@ -235,7 +241,7 @@ Table percentile_table(const Report& r) {
 }
 
 std::string kld_section(const Report& r) {
-  const EvaluateResult& f = r.fitted;
+  const EvaluateResult& f = r.measured;
   const std::pair<const char*, double> values[] = {
       {"median", f.kld_median}, {"mean", f.kld.value}, {"predicted", r.predicted_kld},
       {"90 %", f.kld_p90},      {"99 %", f.kld_p99},   {"99.9 %", f.kld_p999},
@@ -246,13 +252,10 @@ std::string kld_section(const Report& r) {
     const double length = value > 0 ? std::max(0.0, std::log10(value) + 4) : 0;
     bars.push_back({name, nats(value), length, 0});
   }
-  return section(
-      "KLD by token",
-      figure(to_svg("percentiles of the KLD of a token", bars),
-             fmt::format("Of {} calibration tokens, which the model has been fitted to, and as predicted for "
-                         "others. Bars go by the logarithm.",
-                         f.tokens)) +
-          folded("Numbers", percentile_table(r)));
+  return section("KLD by token", figure(to_svg("percentiles of the KLD of a token", bars),
+                                        fmt::format("Of {} tokens {}; and as predicted. Bars go by the logarithm.",
+                                                    f.tokens, measured_on(r))) +
+                                     folded("Numbers", percentile_table(r)));
 }
 
 std::string time_section(const Report& r) {
@@ -331,22 +334,22 @@ std::string html_page(const Report& r) {
 
 std::string html_comparison(std::span<const Report> reports) {
   Chart chart{"KLD by bits per weight", "bits per weight of the linears", "KLD, nats per token", {}};
-  Series predicted{"predicted", "uniform", {}, false}, fitted{"on calibration tokens", "this", {}, false};
-  Table table{{"model", "bits per weight", "head", "size", "KLD predicted", "on calibration tokens", "same top token",
-               "effort", "rows", "seconds"},
+  Series predicted{"predicted", "uniform", {}, false}, measured{"measured", "this", {}, false};
+  Table table{{"model", "bits per weight", "head", "size", "KLD predicted", "measured", "same top token", "effort",
+               "rows", "seconds"},
               {}};
   for (const Report& r : reports) {
     predicted.points.push_back({r.bpw_linears, r.predicted_kld, title_of(r) + ", predicted"});
-    fitted.points.push_back({r.bpw_linears, r.fitted.kld.value, title_of(r) + ", on calibration tokens"});
+    measured.points.push_back({r.bpw_linears, r.measured.kld.value, title_of(r) + ", measured"});
     table.rows.push_back({escaped(r.model), fmt::format("{:.4f}", r.bpw_linears), fmt::format("{:.3f}", r.bpw_head),
-                          format_bytes(r.bytes), nats(r.predicted_kld), nats(r.fitted.kld),
-                          fmt::format("{:.1f} %", 100 * r.fitted.top1.value), escaped(r.effort),
+                          format_bytes(r.bytes), nats(r.predicted_kld), nats(r.measured.kld),
+                          fmt::format("{:.1f} %", 100 * r.measured.top1.value), escaped(r.effort),
                           fmt::format("{} × {}", r.rows, r.length), fmt::format("{:.0f}", r.seconds)});
   }
-  chart.series = {std::move(predicted), std::move(fitted)};
+  chart.series = {std::move(predicted), std::move(measured)};
   const std::string title = fmt::format("{} quantized models", reports.size());
   return page(title, fmt::format("<h1>{}</h1>\n", title) + to_html(table) +
-                         figure(to_svg(chart), "KLD of each model, predicted and on the calibration tokens."));
+                         figure(to_svg(chart), "KLD of each model, predicted and measured."));
 }
 
 }  // namespace bw::report

@@ -42,21 +42,22 @@ std::string front_matter(const Report& r, const std::string& license) {
 
 std::string figures(const Report& r) {
   std::string text =
-      "| | bits per weight (linears) | head bits | size | KLD, predicted | KLD, fitted | same most likely token | "
+      "| | bits per weight (linears) | head bits | size | KLD, predicted | KLD, measured | same most likely token | "
       "perplexity |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n";
   text += fmt::format("| original | | | {} | 0 | 0 | 100 % | {:.3f} |\n", format_bytes(r.original_bytes),
-                      r.fitted.reference_perplexity.value);
+                      r.measured.reference_perplexity.value);
   text += fmt::format("| this model | {:.3f} | {:.2f} | {} | {:.4f} | {:.4f} ± {:.4f} | {:.1f} % | {:.3f} |\n\n",
-                      r.bpw_linears, r.bpw_head, format_bytes(r.bytes), r.predicted_kld, r.fitted.kld.value,
-                      r.fitted.kld.error, 100 * r.fitted.top1.value, r.fitted.perplexity.value);
+                      r.bpw_linears, r.bpw_head, format_bytes(r.bytes), r.predicted_kld, r.measured.kld.value,
+                      r.measured.kld.error, 100 * r.measured.top1.value, r.measured.perplexity.value);
   text += fmt::format(
       "KLD, in nats per token, is the Kullback-Leibler divergence of this model's next-token distribution from the "
-      "original's. *Predicted* is the sum of\nthe prices of all layouts, for text in general. *Fitted* and what stands "
-      "right of it were measured on {} of the calibration tokens, which the model\nhas been fitted to: other text "
-      "comes "
-      "out worse. Measure it on text of your own:\n\n"
+      "original's. *Predicted* is the sum of\nthe prices of all layouts, for text in general. *Measured* and what "
+      "stands "
+      "right of it are of {} tokens {}. Measure it on text of your own:\n\n"
       "```\nbitwright eval THIS_DIRECTORY --ref ORIGINAL --text YOUR_TEXT.txt\n```\n",
-      r.fitted.tokens);
+      r.measured.tokens,
+      r.held_out ? "of the calibration text that were\nheld out of calibration: other kinds of text differ"
+                 : "which the model\nhas been fitted to: other text comes out worse");
   return text;
 }
 

@@ -34,7 +34,7 @@ struct TracePoint {
   size_t layers = 0;
   bool head = false;
   double predicted = 0;  // nats per token: the sum of their prices
-  Estimate measured;     // on tokens of the first calibration row
+  Estimate measured;     // on the tokens of one row that is held out
 };
 
 struct Report {
@@ -44,7 +44,8 @@ struct Report {
   uint64_t original_bytes = 0, bytes = 0;  // of all tensor files of the original; of the output's model files
   double bpw_target = 0;                   // 0: a size was asked for
   double bpw_linears = 0, bpw_head = 0, predicted_kld = 0;
-  EvaluateResult fitted;  // on some of the calibration tokens: kld and its percentiles, top1, perplexities, tokens
+  EvaluateResult measured;        // kld and its percentiles, top1, perplexities, tokens
+  bool held_out = false;          // on rows that are no calibration; else on tokens the model has been fitted to
   std::vector<Linear> linears;    // by layer, then module; the head last
   std::vector<TracePoint> trace;  // by what is quantized; the whole model last
   std::vector<PlanPoint> frontier, uniform;

@@ -27,7 +27,7 @@ uint64_t size_of(const Json& object, const char* key) {
   return j.get<uint64_t>();
 }
 
-OrderedJson fitted_json(const EvaluateResult& r) {
+OrderedJson measured_json(const EvaluateResult& r) {
   return {{"tokens", r.tokens},
           {"kld", to_json(r.kld)},
           {"kld_percentiles",
@@ -41,7 +41,7 @@ OrderedJson fitted_json(const EvaluateResult& r) {
           {"original_perplexity", to_json(r.reference_perplexity)}};
 }
 
-EvaluateResult fitted_of(const Json& j) {
+EvaluateResult measured_of(const Json& j) {
   EvaluateResult r;
   r.has_reference = true;
   r.tokens = size_of(j, "tokens");
@@ -191,7 +191,8 @@ void read(const Json& j, Report& r) {
   r.bpw_linears = number_of(j.at("bpw_linears"));
   r.bpw_head = number_of(j.at("bpw_head"));
   r.predicted_kld = number_of(j.at("predicted_kld"));
-  r.fitted = fitted_of(j.at("fitted"));
+  r.measured = measured_of(j.at("measured"));
+  r.held_out = j.at("held_out").get<bool>();
   r.linears = linears_of(j.at("linears"));
   r.trace = trace_of(j.at("by_layers"));
   r.frontier = points_of(j.at("frontier"));
@@ -233,7 +234,8 @@ OrderedJson to_json(const Report& r) {
           {"bpw_linears", number(r.bpw_linears)},
           {"bpw_head", number(r.bpw_head)},
           {"predicted_kld", number(r.predicted_kld)},
-          {"fitted", fitted_json(r.fitted)},
+          {"measured", measured_json(r.measured)},
+          {"held_out", r.held_out},
           {"effort", r.effort},
           {"device", r.device},
           {"arithmetic", r.arithmetic},

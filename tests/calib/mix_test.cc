@@ -150,7 +150,7 @@ TEST_F(Mixes, SelfWrittenRowsAreASourceOfTheirOwn) {
   rows.length = 4;
   rows.ids = {1, 2, 3, 4, 5, 6, 7, 8};
   rows.source = "self-generated";
-  const Mix m = mix_of(rows);
+  const Mix m = mix_of(rows, {});
   expect_sums(m);
   EXPECT_EQ(mix({keep(m)}, {}, 2, 4).rows.ids, rows.ids);
 }

@@ -86,7 +86,8 @@ class DeviceJob {
     if (data.gains.layers.empty()) {
       Run run({}, backend::make_cpu_backend(2));
       JobDir job = job_dir(run);
-      data = {rows, find_gradients(run, *dir_, rows, kSeed, {job, "gains"}, nullptr)};
+      data = {rows, random_rows(2, rows.length, vocab_),
+              find_gradients(run, *dir_, rows, kSeed, {job, "gains"}, nullptr)};
     }
     return data;
   }

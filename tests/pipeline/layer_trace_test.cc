@@ -84,7 +84,7 @@ class MixedModel {
     return log_p;
   }
 
-  calib::Rows rows(const CalibrationOptions& options) { return calibration_rows(run_, original_, options); }
+  calib::Rows held_out(const CalibrationOptions& options) { return calibration_mix(run_, original_, options).held_out; }
 
  private:
   Run run_{{}, backend::make_cpu_backend(1)};
@@ -101,8 +101,9 @@ double kld(const std::vector<double>& p, const std::vector<double>& q) {
 TEST_F(LayerTraceOf, IsWhatModelsSayOfWhichOnlyTheFirstLayersAreQuantized) {
   const QuantizeResult r = quantize(options_).at(0);
   MixedModel mixed(options_.model, options_.output);
-  const calib::Rows rows = mixed.rows(options_.calibration);
-  const auto first = std::span(rows.ids).first(kLength);
+  const calib::Rows rows = mixed.held_out(options_.calibration);
+  ASSERT_EQ(rows.count(), 1u);
+  const auto first = rows.row(0);
   const std::vector<double> original = mixed.log_probabilities(first, 0, false);
   const io::Json points = trace();
   std::vector<size_t> branches;
@@ -116,8 +117,21 @@ TEST_F(LayerTraceOf, IsWhatModelsSayOfWhichOnlyTheFirstLayersAreQuantized) {
   EXPECT_EQ(branches, (std::vector<size_t>{1, 2, 3, 4, 6, 7, 8, 9, kLayers, kLayers}));
   EXPECT_TRUE(points.back().at("head").get<bool>());
   EXPECT_NEAR(points.back().at("predicted_kld").get<double>(), r.predicted_kld, 1e-9);
+  EXPECT_TRUE(r.measured.held_out);  // and there is no other row than the first
+  EXPECT_EQ(points.back().at("kld").at("value"), r.measured.kld.value);
+  EXPECT_EQ(r.measured.tokens, kLength - 1);
   EXPECT_LT(points[0].at("predicted_kld"), points[1].at("predicted_kld"));
   EXPECT_LT(points[8].at("predicted_kld"), points[9].at("predicted_kld"));
+}
+
+TEST_F(LayerTraceOf, WhereNothingIsLeftToHoldOutCalibrationTokensAreMeasured) {
+  options_.calibration.files = {dir_ / "rows.jsonl"};
+  calibrate({options_.model, dir_ / "rows.jsonl", {{text_}, 4, kLength, 1}, {}});
+  const QuantizeResult r = quantize(options_).at(0);
+  EXPECT_FALSE(r.measured.held_out);
+  EXPECT_EQ(r.measured.tokens, 4 * (kLength - 1));
+  EXPECT_GT(r.measured.kld.value, 0);
+  EXPECT_TRUE(trace().empty());
 }
 
 TEST_F(LayerTraceOf, OfAResumedJobIsTheSame) {

@@ -49,7 +49,7 @@ TEST_F(ReportOf, AJobTellsWhatItDid) {
   EXPECT_EQ(j.at("bpw_target"), 4.5);
   EXPECT_EQ(j.at("bpw_linears"), r.bpw_linears);
   EXPECT_EQ(j.at("predicted_kld"), r.predicted_kld);
-  EXPECT_EQ(j.at("fitted").at("kld").at("value"), r.calibration_kld.value);
+  EXPECT_EQ(j.at("measured").at("kld").at("value"), r.measured.kld.value);
   EXPECT_EQ(j.at("calibration").at("rows"), 4);
   EXPECT_EQ(j.at("calibration").at("sources").at(0).at("share"), 1.0);
   EXPECT_GT(j.at("peak_memory"), 1 << 20);

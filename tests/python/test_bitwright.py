@@ -32,7 +32,7 @@ class Bitwright(unittest.TestCase):
             self.assertTrue(filecmp.cmp(self.dir / "mine" / name, self.dir / "its" / name, shallow=False), name)
         self.assertEqual(result.output, self.dir / "mine")
         self.assertLess(abs(result.bpw_linears - 4.5), 0.02)
-        self.assertGreater(result.calibration_kld.value, 0)
+        self.assertGreater(result.measured.kld.value, 0)
         seen = bitwright.inspect(result.output)
         self.assertTrue(seen.quantized)
         self.assertEqual(seen.bpw_linears, result.bpw_linears)

@@ -73,7 +73,7 @@ def main(program, model):
                     seen = look(browser, width, scheme)
                     check(seen["width"] == width, f"the window is {seen['width']} wide, not {width}")
                     check(seen["over"] == 0, f"at {width} px the page is {seen['over']} px too wide")
-                    check(len(seen["pictures"]) == 6 and min(seen["pictures"]) > 12, f"pictures: {seen['pictures']}")
+                    check(len(seen["pictures"]) == 7 and min(seen["pictures"]) > 12, f"pictures: {seen['pictures']}")
                     check(min(seen["words"]) >= 8, f"at {width} px a text is {min(seen['words'])} px high")
                     check(seen["ink"] != seen["background"], "ink and paper are of one colour")
                     colours[scheme] = seen["background"]

@@ -32,14 +32,15 @@ Report sample() {
   r.bpw_linears = 3.9876;
   r.bpw_head = 6.125;
   r.predicted_kld = 0.1234;
-  r.fitted.has_reference = true;
-  r.fitted.tokens = 512;
-  r.fitted.kld = {0.0456, 0.0021};
-  r.fitted.top1 = {0.875, 0.01};
-  r.fitted.perplexity = {12.5, 0.2};
-  r.fitted.reference_perplexity = {11.25, 0.2};
-  r.fitted.kld_median = 0.01, r.fitted.kld_p90 = 0.1, r.fitted.kld_p99 = 0.5, r.fitted.kld_p999 = 1,
-  r.fitted.kld_max = 2;
+  r.held_out = true;
+  r.measured.has_reference = true;
+  r.measured.tokens = 512;
+  r.measured.kld = {0.0456, 0.0021};
+  r.measured.top1 = {0.875, 0.01};
+  r.measured.perplexity = {12.5, 0.2};
+  r.measured.reference_perplexity = {11.25, 0.2};
+  r.measured.kld_median = 0.01, r.measured.kld_p90 = 0.1, r.measured.kld_p99 = 0.5, r.measured.kld_p999 = 1,
+  r.measured.kld_max = 2;
   for (size_t layer = 0; layer < 2; ++layer) {
     const std::string key = "model.layers." + std::to_string(layer);
     r.linears.push_back({key + ".self_attn.q_proj", "q_proj", layer, 64, 64, "4b64g64", 4.25, 0.01 + 0.01 * layer});
@@ -70,10 +71,10 @@ TEST(ReportData, ParseGivesBackWhatWasWritten) {
 
 TEST(ReportData, NumbersThatAreNoneSurviveAsNone) {
   Report r = sample();
-  r.fitted.kld.value = std::numeric_limits<double>::quiet_NaN();
+  r.measured.kld.value = std::numeric_limits<double>::quiet_NaN();
   r.linears[0].price = INFINITY;
   const Report back = parse_report(io::parse_json(json_of(r), "test"), "test");
-  EXPECT_TRUE(std::isnan(back.fitted.kld.value));
+  EXPECT_TRUE(std::isnan(back.measured.kld.value));
   EXPECT_TRUE(std::isnan(back.linears[0].price));
   EXPECT_NE(html_page(back).find("</html>"), std::string::npos);
 }
