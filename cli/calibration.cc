@@ -96,10 +96,10 @@ WeighedPath parse_source(const std::string& text) {
 void add_calibration_options(CLI::App& command, CalibrationArguments& calibration) {
   CalibrationOptions& options = calibration.options;
   command
-      .add_option(
-          "--calib", calibration.sources,
-          "Calibration text: a .txt or .jsonl file, a directory of such, a pattern in quotes, or - for standard "
-          "input; may be repeated, with weights as shares of the rows (default: the model writes its own)")
+      .add_option("--calib", calibration.sources,
+                  "Calibration text: a .txt, .jsonl or .parquet file, a directory of such, a pattern in quotes, or - "
+                  "for standard "
+                  "input; may be repeated, with weights as shares of the rows (default: the model writes its own)")
       ->allow_extra_args(false)
       ->type_name("PATH[:WEIGHT]");
   calibration.rows =

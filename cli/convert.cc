@@ -178,7 +178,8 @@ void add_job_options(CLI::App& c, State& s) {
 }
 
 void add_row_options(CLI::App& c, State& s) {
-  c.add_option("-c,--cal_dataset", s.calibration, "Calibration text (.txt or .jsonl; the model's own without one)")
+  c.add_option("-c,--cal_dataset", s.calibration,
+               "Calibration text (.parquet, .txt or .jsonl; the model's own without one)")
       ->type_name("FILE");
   add_rows(c, "-r,--dataset_rows", s.rows, "Rows of calibration (default 36)");
   add_length(c, "-l,--length", s.length, "Tokens of a row (default 512)");

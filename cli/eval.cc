@@ -79,7 +79,7 @@ void add_eval(CLI::App& app, Action& action) {
       "--rows 8");
   c->add_option("model", s->options.model, "Model directory, original or EXL2")->required()->type_name("DIR");
   c->add_option("--ref", s->reference, "The original model, to compare with")->type_name("DIR");
-  c->add_option("--text", s->options.text, "Text that no calibration has seen (.txt or .jsonl)")
+  c->add_option("--text", s->options.text, "Text that no calibration has seen (.txt, .jsonl or .parquet)")
       ->required()
       ->type_name("FILE");
   c->add_option("--rows", s->options.rows, "Rows, at even distances through the text")

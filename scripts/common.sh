@@ -73,13 +73,14 @@ build_jobs() {
   echo $((cores < by_memory ? cores : by_memory))
 }
 
-# build PRESET [TARGET...]
+# build PRESET [TARGET...]. CMake also gets what stands in the array CMAKE_OPTIONS.
+CMAKE_OPTIONS=()
 build() {
   local preset=$1 jobs log
   shift
   jobs=$(build_jobs)
   log=$(mktemp)
-  if ! cmake --preset "$preset" >"$log" 2>&1; then
+  if ! cmake --preset "$preset" "${CMAKE_OPTIONS[@]}" >"$log" 2>&1; then
     cat "$log" >&2
     rm -f "$log"
     fail "CMake could not configure the preset '$preset' (its output stands above)"

@@ -50,7 +50,7 @@ struct EngineOptions {
 
 // Rows of calibration. Without files, the model writes its own text.
 struct CalibrationOptions {
-  // Each is a file (.txt, .jsonl; see docs/calibration.md), a directory (the .txt and .jsonl files in it and below,
+  // Each is a file (.txt, .jsonl, .parquet; see docs/calibration.md), a directory (such files in it and below,
   // sorted) or, where nothing has that name, a pattern with *, ? or [...].
   std::vector<std::filesystem::path> files;
   size_t rows = 36;

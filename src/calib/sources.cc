@@ -10,6 +10,7 @@
 #include "base/ascii.h"
 #include "bitwright/error.h"
 #include "bitwright/suggest.h"
+#include "io/parquet.h"
 
 namespace bw::calib {
 namespace {
@@ -20,7 +21,7 @@ bool is_hidden(const fs::path& path) { return path.filename().string().starts_wi
 
 bool is_text(const fs::path& path) {
   const std::string ending = ascii_lower(path.extension().string());
-  return ending == ".txt" || ending == ".jsonl";
+  return ending == ".txt" || ending == ".jsonl" || (ending == ".parquet" && io::reads_parquet());
 }
 
 // No pipe or device; a link that leads nowhere fails when it is read.
@@ -49,7 +50,8 @@ std::vector<fs::path> files_in(const fs::path& directory) {
                 fmt::format("{}: the directory cannot be read: {}", directory.string(), error.message()));
   }
   if (files.empty()) {
-    throw Error(ErrorCode::kIo, fmt::format("{}: there is no .txt or .jsonl file in it", directory.string()));
+    throw Error(ErrorCode::kIo, fmt::format("{}: there is no {} file in it", directory.string(),
+                                            io::reads_parquet() ? ".txt, .jsonl or .parquet" : ".txt or .jsonl"));
   }
   std::sort(files.begin(), files.end(), by_bytes);
   return files;

@@ -8,6 +8,7 @@
 #include "base/utf8.h"
 #include "bitwright/error.h"
 #include "io/file_write.h"
+#include "io/parquet.h"
 #include "io/printable.h"
 
 namespace bw::io {
@@ -20,9 +21,7 @@ namespace {
 std::string ending_of(const std::filesystem::path& path) { return ascii_lower(path.extension().string()); }
 
 // Refuses what is not text before its bytes are called invalid UTF-8.
-void check_kind(std::string_view contents, const std::string& name, const std::string& ending) {
-  constexpr std::string_view kHint = "convert it to .jsonl with one {\"text\": ...} a line";
-  if (ending == ".parquet" || contents.starts_with("PAR1")) fail(name, "parquet is not read yet", std::string(kHint));
+void check_kind(std::string_view contents, const std::string& name) {
   static constexpr std::pair<std::string_view, std::string_view> kMagics[] = {
       {"\x1f\x8b", "gzip"},
       {"\x28\xb5\x2f\xfd", "zstd"},
@@ -144,11 +143,24 @@ std::vector<TextDocument> parse_list(std::string_view contents, const std::strin
   return documents;
 }
 
+// Rows without anything in the columns are skipped.
+std::vector<TextDocument> parse_parquet(std::string_view contents, const std::string& name) {
+  static constexpr std::string_view kColumns[] = {"text", "messages", "conversations", "token_ids", "source"};
+  std::vector<TextDocument> documents;
+  for_each_parquet_row(contents, name, kColumns, [&](const OrderedJson& row, size_t number) {
+    if (row.empty() || (row.size() == 1 && row.contains("source"))) return;
+    documents.push_back(make_document(row, name + " (row " + std::to_string(number) + ")", number));
+  });
+  if (documents.empty()) fail(name, "no row of the parquet file holds a text");
+  return documents;
+}
+
 }  // namespace
 
 std::vector<TextDocument> parse_documents(std::string_view contents, const std::filesystem::path& path) {
   const std::string name = path.string(), ending = ending_of(path);
-  check_kind(contents, name, ending);
+  if (ending == ".parquet" || contents.starts_with("PAR1")) return parse_parquet(contents, name);
+  check_kind(contents, name);
   check_text(contents, name);
   if (contents.starts_with("\xef\xbb\xbf")) contents.remove_prefix(3);
   if (is_blank(contents)) fail(name, "the file is empty");

@@ -24,10 +24,11 @@ struct TextDocument {
 
 // .jsonl, .ndjson: one object a line with "token_ids" (a row; "text" and "source" may stand beside them), "text",
 // "messages", or "conversations" (ShareGPT: from, value); blank lines are skipped. .json: the same, or one list of such
-// objects. Everything else: the whole file is one text. A byte order mark is skipped. Never returns an empty list.
-// Throws Error(kIo) if the file cannot be read, and Error(kModel) naming the file and, where there are lines, the line:
-// invalid UTF-8 or a zero byte (with its offset), bad JSON, an object with none of the keys, an empty file, a parquet,
-// compressed or other binary file.
+// objects. .parquet, where this program reads it: the same keys are columns, and a document's line is its row.
+// Everything else: the whole file is one text. A byte order mark is skipped. Never returns an empty list. Throws
+// Error(kIo) if the file cannot be read, and Error(kModel) naming the file and, where there are lines, the line:
+// invalid UTF-8 or a zero byte (with its offset), bad JSON, an object with none of the keys, an empty file, a
+// compressed or other binary file; for parquet what for_each_parquet_row throws.
 std::vector<TextDocument> read_documents(const std::filesystem::path& path);
 
 // The same for contents that are in memory already; `name` is used for the errors and its ending for the kind of file.

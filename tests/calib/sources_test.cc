@@ -76,7 +76,7 @@ TEST_F(Sources, WhatIsNotThereIsToldWithWhatIs) {
                {"persausion.txt: No such file or directory", "did you mean", "persuasion.txt?"});
   expect_error([&] { files(dir_ / "other"); }, ErrorCode::kIo, {"other: No such file or directory"});
   fs::create_directory(dir_ / "empty");
-  expect_error([&] { files(dir_ / "empty"); }, ErrorCode::kIo, {"empty", "no .txt or .jsonl file"});
+  expect_error([&] { files(dir_ / "empty"); }, ErrorCode::kIo, {"empty", "there is no .txt"});
 }
 
 TEST_F(Sources, WeightsAreOnePerSourceAndAboveZero) {

@@ -84,8 +84,8 @@ TEST(TextRows, BadBytes) {
                      "a.txt"),
             "a.txt: the text is UTF-16; convert it to UTF-8");
   EXPECT_EQ(error_of("\x1f\x8b\x08", "a.jsonl"), "a.jsonl: this is a gzip file, not text; unpack or convert it");
-  EXPECT_NE(error_of("PAR1...", "a.txt").find("parquet is not read yet"), std::string::npos);
-  EXPECT_NE(error_of("anything", "b/a.parquet").find("parquet is not read yet"), std::string::npos);
+  EXPECT_NE(error_of("PAR1...", "a.txt").find("parquet"), std::string::npos);
+  EXPECT_NE(error_of("anything", "b/a.parquet").find("parquet"), std::string::npos);
 }
 
 TEST(TextRows, BadRows) {
