@@ -3,11 +3,8 @@
 #include <algorithm>
 
 namespace bw::pipeline {
-namespace {
 
 using backend::Tensor;
-
-}  // namespace
 
 LayerTrace::LayerTrace(backend::Backend& device, const nn::Decoder& decoder, const model::ModelDir& dir,
                        const calib::Rows& held_out)
