@@ -28,7 +28,8 @@ using Batch = std::shared_ptr<arrow::Table>;
   throw Error(ErrorCode::kModel, name + ": " + what, hint);
 }
 
-[[noreturn]] void fail_damaged(const std::string& name, const std::string& what) {
+[[noreturn]] void fail_damaged(const std::string& name, std::string what) {
+  while (what.ends_with('.')) what.pop_back();
   fail(name, "the parquet file cannot be read: " + printable(what), "get it again");
 }
 
