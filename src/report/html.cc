@@ -43,7 +43,8 @@ svg text{fill:var(--ink);font:11px system-ui,sans-serif}
 svg .soft{fill:var(--soft)}
 svg .grid{stroke:var(--line);stroke-width:1}
 svg .none{fill:none;stroke:var(--line)}
-svg .line{fill:none;stroke:var(--dark);stroke-width:2}
+svg polyline{fill:none;stroke:var(--dark);stroke-width:2}
+svg polyline.this{stroke:var(--mark)}
 svg .dot.line{fill:var(--dark);stroke:none}
 svg .dot.uniform{fill:none;stroke:var(--even);stroke-width:2}
 svg .dot.this{fill:var(--mark);stroke:none}
@@ -116,6 +117,17 @@ std::string marks_of(const Series& series, const Axis& x, const Axis& y) {
   }
   if (series.joined) out = fmt::format("<polyline class=\"{}\" points=\"{}\"/>", series.css, path) + out;
   return out;
+}
+
+// Where the names of the series begin: in the upper right corner, or, where points are there, in the lower one.
+double legend_top(const Chart& chart, const Axis& x, const Axis& y) {
+  const double height = 16 * static_cast<double>(chart.series.size()) + 8, top = y.to + 14;
+  const auto is_there = [&](const ChartPoint& p) {
+    return p.y > 0 && x.place(p.x) > x.to - 170 && y.place(std::log10(p.y)) < y.to + height;
+  };
+  const auto reaches = [&](const Series& s) { return std::any_of(s.points.begin(), s.points.end(), is_there); };
+  const bool taken = std::any_of(chart.series.begin(), chart.series.end(), reaches);
+  return taken ? y.from - height + 14 : top;
 }
 
 // What the axes must hold: {x, y}, the y as logarithms.
@@ -200,7 +212,7 @@ std::string to_svg(const Chart& chart) {
   out += fmt::format(
       "<text transform=\"translate(12,{:.1f}) rotate(-90)\" text-anchor=\"middle\" class=\"soft\">{}</text>",
       (y.from + y.to) / 2, escaped(chart.y_name));
-  double below = y.to + 14;
+  double below = legend_top(chart, x, y);
   for (const Series& series : chart.series) {
     out += fmt::format("<circle class=\"dot {}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\"/>", series.css, x.to - 150,
                        below - 4);

@@ -47,6 +47,7 @@ def look(browser, width, scheme):
         return {over: page.scrollWidth - page.clientWidth, width: page.clientWidth, background: style.backgroundColor,
                 ink: style.color,
                 pictures: [...document.querySelectorAll('svg')].map(s => s.getBoundingClientRect().height),
+                filled: [...document.querySelectorAll('polyline')].filter(p => getComputedStyle(p).fill != 'none').length,
                 words: [...document.querySelectorAll('svg text')].map(t => t.getBoundingClientRect().height)}""")
 
 
@@ -74,6 +75,7 @@ def main(program, model):
                     check(seen["width"] == width, f"the window is {seen['width']} wide, not {width}")
                     check(seen["over"] == 0, f"at {width} px the page is {seen['over']} px too wide")
                     check(len(seen["pictures"]) == 7 and min(seen["pictures"]) > 12, f"pictures: {seen['pictures']}")
+                    check(seen["filled"] == 0, "a line of a chart is filled")
                     check(min(seen["words"]) >= 8, f"at {width} px a text is {min(seen['words'])} px high")
                     check(seen["ink"] != seen["background"], "ink and paper are of one colour")
                     colours[scheme] = seen["background"]

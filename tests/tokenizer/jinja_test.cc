@@ -28,6 +28,17 @@ std::string error_of(std::string_view source, const OrderedJson& variables = Ord
   }
 }
 
+TEST(Jinja, AnObjectEqualsItselfWithoutBeingGoneThrough) {
+  // 75 keys that share a tuple of 8192 items, each compared with all: as long as that of a few items.
+  std::string keys;
+  for (int i = 0; i < 75; ++i) keys += "(ns.t, " + std::to_string(i) + "): 1, ";
+  const std::string text =
+      "{% set ns = namespace(t=(0, 1)) %}{% for i in range(12) %}{% set ns.t = ns.t + ns.t %}"
+      "{% endfor %}{{ {" +
+      keys + "} | length }}";
+  EXPECT_EQ(render(text), "75");
+}
+
 TEST(Jinja, SnippetsEqualJinja2) {
   const OrderedJson fixture = io::load_ordered_json(std::string(BW_FIXTURES) + "/chat_template/snippets.json");
   OrderedJson variables = fixture["variables"];

@@ -191,9 +191,10 @@ bool equals(const Value& a, const Value& b, Meter& meter) {
   if (a.is_undefined() || b.is_undefined()) return a.is_undefined() && b.is_undefined();
   if (a.is_none() || b.is_none()) return a.is_none() && b.is_none();
   if (a.as_list() && b.as_list()) {
+    if (a.as_list() == b.as_list()) return true;  // as Python: what is the same object is equal, NaN in it or not
     return a.as_list()->is_tuple == b.as_list()->is_tuple && equal_items(a.as_list()->items, b.as_list()->items, meter);
   }
-  if (a.as_dict() && b.as_dict()) return equal_dicts(*a.as_dict(), *b.as_dict(), meter);
+  if (a.as_dict() && b.as_dict()) return a.as_dict() == b.as_dict() || equal_dicts(*a.as_dict(), *b.as_dict(), meter);
   if (a.is<Range>() && b.is<Range>()) {
     const Range &x = a.as<Range>(), &y = b.as<Range>();
     return x.size() == y.size() && (x.size() == 0 || (x.start == y.start && (x.size() == 1 || x.step == y.step)));
