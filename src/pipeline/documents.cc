@@ -178,6 +178,11 @@ std::vector<Document> documents_of(const report::Report& report, const OutputPla
           {kModelCard, report::model_card(report, license, original_card)}};
 }
 
+uint64_t bytes_of_documents(size_t linears) {
+  constexpr uint64_t kFixed = uint64_t{96} << 10, kOfLinear = 2 << 10;
+  return kFixed + kOfLinear * linears;
+}
+
 report::Report load_report(const fs::path& model) {
   const fs::path file = fs::is_directory(model) ? model / kReportData : model;
   if (!fs::exists(file)) {

@@ -33,6 +33,9 @@ report::Report make_report(const Run& run, const model::ModelDir& dir, const Rep
 // the licence is told, and where it is kept.
 std::vector<Document> documents_of(const report::Report& report, const OutputPlan& plan);
 
+// Bytes that the documents of a model with so many linears take at most, about.
+uint64_t bytes_of_documents(size_t linears);
+
 // The report in a finished model's directory. Throws Error(kIo) if there is none, else what report::parse_report does.
 report::Report load_report(const std::filesystem::path& model);
 // The same of all models, drawn; the errors of load_report, and Error(kUsage) for none.

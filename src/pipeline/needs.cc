@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "calib/held_out.h"
+#include "pipeline/documents.h"
 #include "pipeline/layer_trace.h"
 #include "pipeline/session.h"
 #include "quant/held_out.h"
@@ -161,7 +162,9 @@ JobNeeds needs_of(const model::ModelConfig& config, size_t vocab_rows, const Job
   const uint64_t scratch =
       job.states_on_disk ? streams * kFloat * tokens * (2 * s.hidden + s.queries + s.intermediate) : 0;
   uint64_t finished = 0;
-  for (const uint64_t bytes : job.output_bytes) {
+  const uint64_t documents = bytes_of_documents(model::kLinearsPerLayer * config.n_layers + 1);
+  for (const uint64_t model_bytes : job.output_bytes) {
+    const uint64_t bytes = model_bytes + documents;
     // The layers' files stand beside the shards until these are complete.
     needs.disk_bytes = std::max(needs.disk_bytes, gains + 2 * (state + traced_bytes(s, job)) + finished + 2 * bytes);
     finished += bytes;

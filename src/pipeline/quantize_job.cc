@@ -242,7 +242,7 @@ class QuantizeJob {
     run_.reporter.note("allocate", fmt::format("{}: {:.4f} bits per weight, head {:.3f}, {} bytes ({}) planned",
                                                target.output.string(), plan.bpw_linears, plan.bpw_head, plan.bytes,
                                                format_bytes(plan.bytes)));
-    check_space(target.output, plan.bytes);
+    check_space(target.output, plan.bytes + bytes_of_documents(dir_.config().n_layers * model::kLinearsPerLayer + 1));
     const StageWork work{*job_, piece_key({target.key, layouts_key(plan)})};
     const StreamComparison seen =
         quantize_layers(run_, dir_, calibration_, plan, options_.effort, *target.folder, work);

@@ -5,6 +5,7 @@
 
 #include "bitwright/bitwright.h"
 #include "io/json.h"
+#include "pipeline/documents.h"
 #include "support/errors.h"
 #include "support/files.h"
 #include "support/stopped.h"
@@ -64,6 +65,13 @@ TEST_F(ReportOf, AJobTellsWhatItDid) {
   }
   EXPECT_NEAR(price, r.predicted_kld, 1e-9);
   EXPECT_NEAR(bits / weights, r.bpw_linears, 1e-9);
+}
+
+TEST_F(ReportOf, TakesNoMoreRoomThanWasAskedForBeforehand) {
+  const QuantizeResult r = quantize(options({4.5})).at(0);
+  uint64_t bytes = 0;
+  for (const char* name : {"README.md", "report.html", "report.json"}) bytes += fs::file_size(r.output / name);
+  EXPECT_LT(bytes, pipeline::bytes_of_documents(2 * 7 + 1));
 }
 
 TEST_F(ReportOf, TheFrontierFallsGoesThroughTheModelAndIsNoWorseThanUniformPlans) {
