@@ -30,8 +30,9 @@ PieceWriter::PieceWriter(const PieceDir& dir, std::string_view name, const Json&
 }
 
 void PieceWriter::seal(std::string_view key) {
+  dir_.announce_seal(name_, key, file_.size(), hasher_.hex());
   file_.commit();
-  dir_.seal(name_, key, file_.size(), hasher_.hex());
+  dir_.accept_seal(name_);
 }
 
 PieceReader::PieceReader(const PieceDir& dir, std::string_view name) : map_(dir.file(name)) {

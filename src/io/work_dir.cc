@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kMarker = ".bitwright-work";
-constexpr const char* kSeal = ".seal";
+constexpr const char *kSeal = ".seal", *kNext = ".next";
 constexpr std::string_view kPieces[] = {".piece", ".piece.safetensors"};
 constexpr const char* kUnfinished = ".tmp-";  // see AtomicFile
 constexpr uint64_t kMostSealBytes = 1 << 16;
@@ -31,6 +31,12 @@ fs::path seal_of(const fs::path& file) {
   return seal;
 }
 
+fs::path next_seal_of(const fs::path& file) {
+  fs::path seal = seal_of(file);
+  seal += kNext;
+  return seal;
+}
+
 bool is_piece(std::string_view name) {
   return std::any_of(std::begin(kPieces), std::end(kPieces), [&](auto end) { return name.ends_with(end); });
 }
@@ -38,6 +44,7 @@ bool is_piece(std::string_view name) {
 // Whether a name is one that this file gives out: of a piece, its seal, or one of these on its way.
 bool is_ours(std::string name) {
   name.resize(std::min(name.size(), name.find(kUnfinished)));
+  if (name.ends_with(kNext)) name.resize(name.size() - std::string_view(kNext).size());
   if (name.ends_with(kSeal)) name.resize(name.size() - std::string_view(kSeal).size());
   return is_piece(name);
 }
@@ -57,6 +64,31 @@ std::string check_of(const Json& seal) {
     hasher.update(std::as_bytes(std::span(text)));
   }
   return hasher.hex();
+}
+
+std::string seal_text(std::string_view key, uint64_t bytes, std::string_view hash) {
+  Json json = {{"key", key}, {"bytes", bytes}, {"xxh3", hash}};
+  json["check"] = check_of(json);
+  return json.dump() + "\n";
+}
+
+// What a seal says of a piece.
+PieceDir::State state_by(const fs::path& seal, const fs::path& piece, std::string_view key) {
+  using State = PieceDir::State;
+  std::error_code error;
+  if (!fs::is_regular_file(seal, error)) return State::kAbsent;
+  try {
+    const Json json = parse_json(read_file(seal, kMostSealBytes), seal.string());
+    if (json.at("check") != check_of(json)) return State::kDamaged;
+    if (json.at("key").get<std::string>() != key) return State::kOther;
+    // Compared as JSON: a number that is no size must not become one.
+    const bool whole = json.at("bytes") == fs::file_size(piece) && json.at("xxh3") == hash_of(piece);
+    return whole ? State::kWhole : State::kDamaged;
+  } catch (const Json::exception&) {  // the seal itself is damaged
+  } catch (const fs::filesystem_error&) {
+  } catch (const Error&) {
+  }
+  return State::kDamaged;
 }
 
 // `path`, once nothing but a folder of ours can be there.
@@ -110,27 +142,28 @@ bool PieceDir::is_sealed(std::string_view name) const {
 }
 
 PieceDir::State PieceDir::check(std::string_view name, std::string_view key) const {
-  const fs::path piece = file(name), seal = seal_of(piece);
-  std::error_code error;
-  if (!fs::is_regular_file(seal, error)) return State::kAbsent;
-  try {
-    const Json json = parse_json(read_file(seal, kMostSealBytes), seal.string());
-    if (json.at("check") != check_of(json)) return State::kDamaged;
-    if (json.at("key").get<std::string>() != key) return State::kOther;
-    // Compared as JSON: a number that is no size must not become one.
-    const bool whole = json.at("bytes") == fs::file_size(piece) && json.at("xxh3") == hash_of(piece);
-    return whole ? State::kWhole : State::kDamaged;
-  } catch (const Json::exception&) {  // the seal itself is damaged
-  } catch (const fs::filesystem_error&) {
-  } catch (const Error&) {
-  }
-  return State::kDamaged;
+  const fs::path piece = file(name);
+  const State state = state_by(seal_of(piece), piece, key);
+  if (state == State::kWhole) return state;
+  const bool replaced =
+      state_by(next_seal_of(piece), piece, key) == State::kWhole;  // and killed before it was accepted
+  return replaced ? State::kWhole : state;
 }
 
 void PieceDir::seal(std::string_view name, std::string_view key, uint64_t bytes, std::string_view hash) const {
-  Json json = {{"key", key}, {"bytes", bytes}, {"xxh3", hash}};
-  json["check"] = check_of(json);
-  write_file(seal_of(file(name)), json.dump() + "\n");
+  write_file(seal_of(file(name)), seal_text(key, bytes, hash));
+}
+
+void PieceDir::announce_seal(std::string_view name, std::string_view key, uint64_t bytes, std::string_view hash) const {
+  write_file(next_seal_of(file(name)), seal_text(key, bytes, hash));
+}
+
+void PieceDir::accept_seal(std::string_view name) const {
+  const fs::path seal = seal_of(file(name));
+  std::error_code error;
+  fs::rename(next_seal_of(file(name)), seal, error);
+  if (error) throw Error(ErrorCode::kIo, fmt::format("{}: cannot be put in place: {}", seal.string(), error.message()));
+  fsync_directory(path_);
 }
 
 void PieceDir::seal(std::string_view name, std::string_view key) const {
@@ -139,6 +172,7 @@ void PieceDir::seal(std::string_view name, std::string_view key) const {
 }
 
 void PieceDir::discard(std::string_view name) const {
+  remove_file(next_seal_of(file(name)));
   remove_file(seal_of(file(name)));
   remove_file(file(name));
 }
@@ -150,7 +184,8 @@ void PieceDir::clear(const Keep& keep) const {
     if (is_ours(name) && !(keep && keep(name))) found.push_back(entry.path());
   }
   // Seals first: a piece without one does not exist, a seal without its piece looks like damage.
-  std::stable_partition(found.begin(), found.end(), [](const fs::path& file) { return file.extension() == kSeal; });
+  std::stable_partition(found.begin(), found.end(),
+                        [](const fs::path& file) { return file.extension() == kSeal || file.extension() == kNext; });
   for (const fs::path& file : found) remove_file(file);
 }
 

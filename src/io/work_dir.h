@@ -14,7 +14,9 @@ namespace bw::io {
 
 // A directory of pieces. A piece is a file and its seal, a small file NAME.seal that was written after it: the key that
 // the piece was made under (everything that its bytes depend on), its size and its hash. Without a seal that fits, a
-// piece does not exist. So whatever moment the program is killed at, what is found later is whole or is made again.
+// piece does not exist. Where a piece takes the place of another, its seal is there before it as NAME.seal.next, so
+// that one of them fits at every moment. So whenever the program is killed, what is found later is whole or is made
+// again.
 class PieceDir {
  public:
   // Makes the directory if it is absent. Throws Error(kIo) if it cannot be made.
@@ -42,6 +44,9 @@ class PieceDir {
   // that.
   void seal(std::string_view name, std::string_view key, uint64_t bytes, std::string_view hash) const;
   void seal(std::string_view name, std::string_view key) const;
+  // The same in two steps, with the piece put in its place between them.
+  void announce_seal(std::string_view name, std::string_view key, uint64_t bytes, std::string_view hash) const;
+  void accept_seal(std::string_view name) const;
   // Removes the piece and its seal, the seal first; nothing happens if they are not there.
   void discard(std::string_view name) const;
   // Removes all pieces, except those of which `keep` says so, and what killed runs have left of unfinished ones.

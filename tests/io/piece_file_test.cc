@@ -12,6 +12,8 @@
 namespace bw::io {
 namespace {
 
+namespace fs = std::filesystem;
+
 TEST(PieceFile, GivesBackWhatWasWritten) {
   const test::TempDir temp;
   const PieceDir dir(temp.path());
@@ -74,6 +76,37 @@ TEST(PieceFile, WhatCannotBeUnderstoodIsToldFromWhatCanAndFromFailure) {
   const auto fails = [](PieceReader&) -> bool { throw Error(ErrorCode::kIo, "the disk is gone"); };
   test::expect_error([&] { read_piece(dir, "a.piece", fails); }, ErrorCode::kIo, {"the disk is gone"});
   test::expect_error([&] { read_piece(dir, "b.piece", fails); }, ErrorCode::kIo, {"b.piece"});
+}
+
+// A piece takes the place of another: what is there if the program is killed at any step of that.
+TEST(PieceFile, OfTwoThatReplaceEachOtherOneIsWholeAtEveryMoment) {
+  const test::TempDir temp;
+  const PieceDir dir(temp.path());
+  const auto file = dir.file("a.piece"), seal = fs::path(file) += ".seal", next = fs::path(seal) += ".next";
+  const auto write = [&](int number) { PieceWriter(dir, "a.piece", {{"number", number}}).seal("key"); };
+  write(1);
+  const std::string old_piece = read_file(file, 1000), old_seal = read_file(seal, 1000);
+  write(2);
+  EXPECT_FALSE(fs::exists(next));
+  const std::string new_piece = read_file(file, 1000), new_seal = read_file(seal, 1000);
+  const auto expect = [&](const std::string& piece, const std::string& sealed, size_t number) {
+    write_file(file, piece);
+    sealed.empty() ? static_cast<void>(fs::remove(seal)) : write_file(seal, sealed);
+    write_file(next, new_seal);
+    ASSERT_EQ(dir.check("a.piece", "key"), PieceDir::State::kWhole);
+    EXPECT_EQ(PieceReader(dir, "a.piece").number("number", 9), number);
+  };
+  expect(old_piece, old_seal, 1);  // the new seal is announced
+  expect(new_piece, old_seal, 2);  // the new piece is in its place
+  expect(new_piece, "", 2);        // the same of the first one of its name
+  fs::remove(file);
+  EXPECT_EQ(dir.check("a.piece", "key"), PieceDir::State::kAbsent);  // announced, and nothing more
+  write_file(file, old_piece + "x");
+  EXPECT_EQ(dir.check("a.piece", "key"), PieceDir::State::kAbsent);
+  write(2);
+  write_file(next, new_seal);
+  dir.clear();
+  EXPECT_TRUE(fs::is_empty(temp.path()));
 }
 
 }  // namespace
