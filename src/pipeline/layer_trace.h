@@ -12,10 +12,10 @@ namespace bw::pipeline {
 
 // The held-out rows on their way through the layers as quantized, and through those as they were. Between the layers,
 // the first row as quantized branches off and goes on through the layers as they were: behind the last one it says what
-// the model would say had only the layers before the branch been quantized. At most 8 branches, evenly spaced.
+// the model would say had only the layers before the branch been quantized. At most 5 branches, evenly spaced.
 class LayerTrace {
  public:
-  static constexpr size_t kBranches = 8;
+  static constexpr size_t kBranches = 5;
 
   // `device` and `decoder` must outlive it. held_out: may be empty; then nothing is traced.
   LayerTrace(backend::Backend& device, const nn::Decoder& decoder, const model::ModelDir& dir,

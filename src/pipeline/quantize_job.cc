@@ -219,6 +219,9 @@ class QuantizeJob {
     calib::Mix mix = rows_of_job(run_, dir_, options_.calibration, *job_);
     calibration_.rows = std::move(mix.rows);
     calibration_.held_out = std::move(mix.held_out);
+    if (options_.effort == Effort::kFast) {  // what is only told must not take long
+      calibration_.held_out = calib::some_of(calibration_.held_out, (calibration_.held_out.count() + 1) / 2);
+    }
     sources_ = std::move(mix.sources);
     const bool weighs = rounding_effort(options_.effort).weighs_tokens;
     if (!measurement_) {

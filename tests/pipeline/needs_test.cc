@@ -94,7 +94,7 @@ TEST(Needs, OfDiskAreTheWorkFolderOrTheOutputsWithTheLastOneTwice) {
   EXPECT_EQ(needs_of(smollm2(), kRows, j).disk_bytes, gradients);
   j.output_bytes = {uint64_t{400} << 20, uint64_t{500} << 20};
   const uint64_t report = (96 << 10) + (2 << 10) * (7 * 30 + 1);
-  const uint64_t held_out = 4 * (2 * 4 + 8) * 512 * 576;  // two states of four rows, eight of the first
+  const uint64_t held_out = 4 * (2 * 4 + 5) * 512 * 576;  // two states of four rows, five of the first
   EXPECT_EQ(needs_of(smollm2(), kRows, j).disk_bytes,
             (uint64_t{1400} << 20) + 3 * report + 2 * (state + held_out) + gains);
 }
