@@ -11,7 +11,8 @@ constexpr size_t kTokens = 2048, kLongest = 512, kShare = 8;
 
 HeldOutShape held_out_shape(size_t count, size_t length) {
   const size_t of_row = std::min(length, kLongest);
-  return {std::min((kTokens + of_row - 1) / of_row, std::max<size_t>(1, count / kShare)), of_row};
+  const size_t enough = (kTokens + of_row - 1) / std::max<size_t>(1, of_row);  // 0 tokens are refused elsewhere
+  return {std::min(enough, std::max<size_t>(1, count / kShare)), of_row};
 }
 
 void hold_out(std::span<const uint32_t> stream, std::span<const uint32_t> prefix, size_t count, size_t length,

@@ -38,6 +38,7 @@ TEST(HeldOutShape, IsOfAbout2048TokensButNotOfMoreThanAnEighthOfTheRows) {
   EXPECT_EQ(shape(128, 2048), std::pair(size_t{4}, size_t{512}));
   EXPECT_EQ(shape(1000, 100), std::pair(size_t{21}, size_t{100}));
   EXPECT_EQ(shape(16, 512), std::pair(size_t{2}, size_t{512}));
+  EXPECT_EQ(shape(4, 0).second, 0u);
   EXPECT_EQ(shape(1, 32), std::pair(size_t{1}, size_t{32}));
 }
 
