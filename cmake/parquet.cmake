@@ -38,6 +38,9 @@ function(bw_parquet target source)
   endif()
   target_link_libraries(${target} PRIVATE ${libraries})
   set_source_files_properties(${source} PROPERTIES COMPILE_DEFINITIONS BITWRIGHT_PARQUET)
-  # Installed programs find a wheel's libraries where they lie.
+  # Installed programs find the libraries where they lie. CMake's own way leaves out folders inside the project.
   set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON PARENT_SCOPE)
+  if(BITWRIGHT_PYARROW)
+    set(CMAKE_INSTALL_RPATH ${BITWRIGHT_PYARROW} PARENT_SCOPE)
+  endif()
 endfunction()
