@@ -34,6 +34,9 @@ def main():
     write("conversations", pa.table({"conversations": pa.array(turns, kind)}))
     write("rows", pa.table({"token_ids": pa.array([[1, 2, 3], [4, 5, 6]], pa.list_(pa.int32())),
                             "source": ["a", "b"]}))
+    kind = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string()), ("turn", pa.int8()), ("votes", pa.uint8())]))
+    write("small_numbers", pa.table({"messages": pa.array(
+        [[{"role": "user", "content": "Hi", "turn": -1, "votes": 255}]], kind)}))
     write("other", pa.table({"content": ["a"], "label": [1]}))
     write("numbers", pa.table({"text": [1, 2]}))
     write("binary", pa.table({"text": pa.array([b"a"], pa.binary())}))

@@ -5,14 +5,15 @@
 #ifdef BITWRIGHT_PARQUET
 
 #include <algorithm>
+#include <exception>
 #include <memory>
+#include <new>
 #include <utility>
 #include <vector>
 
 #include <arrow/api.h>
 #include <arrow/io/memory.h>
 #include <parquet/arrow/reader.h>
-#include <parquet/exception.h>
 #include <parquet/metadata.h>
 #include <parquet/schema.h>
 
@@ -117,12 +118,16 @@ OrderedJson json_of(const arrow::Array& array, int64_t i, const std::string& whe
       return struct_of(array, i, where);
     case arrow::Type::BOOL:
       return plain<arrow::BooleanArray>(array, i);
+    case arrow::Type::INT8:
+      return whole<arrow::Int8Array>(array, i);
     case arrow::Type::INT16:
       return whole<arrow::Int16Array>(array, i);
     case arrow::Type::INT32:
       return whole<arrow::Int32Array>(array, i);
     case arrow::Type::INT64:
       return whole<arrow::Int64Array>(array, i);
+    case arrow::Type::UINT8:
+      return whole<arrow::UInt8Array>(array, i);
     case arrow::Type::UINT16:
       return whole<arrow::UInt16Array>(array, i);
     case arrow::Type::UINT32:
@@ -195,7 +200,11 @@ void for_each_parquet_row(std::string_view contents, const std::string& name, st
         visit_batch(*batch, name, number, visit);
       }
     }
-  } catch (const parquet::ParquetException& e) {
+  } catch (const Error&) {
+    throw;
+  } catch (const std::bad_alloc&) {  // told as for every other work
+    throw;
+  } catch (const std::exception& e) {
     fail_damaged(name, e.what());
   }
 }

@@ -60,6 +60,10 @@ TEST_F(ParquetText, ConversationsAreWhatTheyAreInJson) {
             R"([{"role":"user","content":"Hi"},{"role":"assistant","content":"Hello"}])");
 }
 
+TEST_F(ParquetText, FieldsBesideTheTextMayBeSmallNumbers) {
+  EXPECT_EQ(read("small_numbers").at(0).messages.dump(), R"([{"role":"user","content":"Hi","turn":-1,"votes":255}])");
+}
+
 TEST_F(ParquetText, RowsOfTokenIdsAreRows) {
   const std::vector<TextDocument> rows = read("rows");
   ASSERT_EQ(rows.size(), 2u);
