@@ -55,11 +55,20 @@ std::string unknown_option(const CLI::App& command) {
   return {};
 }
 
+// Words that belong to nothing, in the order in which they were typed; empty: there are none.
+std::string stray_words(const CLI::App& command) {
+  const std::vector<std::string> words = command.remaining();
+  if (words.empty()) return {};
+  return fmt::format("'{}' {} too many: a text of several words needs quotes, several values commas between them",
+                     fmt::join(words, "' '"), words.size() == 1 ? "is one word" : "are words");
+}
+
 std::string usage_error(const CLI::App& app, const CLI::ParseError& e) {
   std::string what = unknown_option(app), command;
   for (const CLI::App* called : app.get_subcommands()) {
     command = " " + called->get_name();
     if (what.empty()) what = unknown_option(*called);
+    if (what.empty() && e.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) what = stray_words(*called);
   }
   if (what.empty()) what = e.what();
   return fmt::format("{}; see bitwright{} --help", what, command);

@@ -9,7 +9,7 @@
 namespace bw {
 namespace {
 
-constexpr size_t kLongest = 256;
+constexpr size_t kLongest = 256, kShortestPart = 3;
 
 // Optimal string alignment: no part of a word is changed twice.
 size_t distance(std::string_view a, std::string_view b) {
@@ -30,6 +30,23 @@ size_t distance(std::string_view a, std::string_view b) {
   return rows[0][b.size()];
 }
 
+// Where whole parts of `longer`, as dashes divide it, are `shorter`: its first ones, which may be cut short, or its
+// last.
+bool is_part(std::string_view shorter, std::string_view longer) {
+  if (shorter.size() < kShortestPart || shorter.size() >= longer.size()) return false;
+  return longer.starts_with(shorter) ||
+         (longer.ends_with(shorter) && longer[longer.size() - shorter.size() - 1] == '-');
+}
+
+// The first known word that is a part of this one, or that this one is a part of.
+std::optional<std::string> related_word(std::string_view word, const std::vector<std::string>& known) {
+  const auto bare = [](std::string_view w) { return w.substr(std::min(w.size(), w.find_first_not_of('-'))); };
+  const auto related = std::find_if(known.begin(), known.end(), [&](const std::string& other) {
+    return is_part(bare(word), bare(other)) || is_part(bare(other), bare(word));
+  });
+  return related == known.end() ? std::nullopt : std::optional(*related);
+}
+
 }  // namespace
 
 std::optional<std::string> nearest_word(std::string_view word, const std::vector<std::string>& known) {
@@ -43,7 +60,7 @@ std::optional<std::string> nearest_word(std::string_view word, const std::vector
     least = d;
     best = other;
   }
-  return best;
+  return best ? best : related_word(word, known);
 }
 
 }  // namespace bw

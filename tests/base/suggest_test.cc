@@ -32,6 +32,18 @@ TEST(Suggest, NothingIsMeantByNothingOrByAWordThatIsThere) {
   EXPECT_EQ(nearest_word(std::string(100000, 'a'), {std::string(100000, 'b')}), std::nullopt);
 }
 
+TEST(Suggest, ThePartOfAnOptionMeansIt) {
+  const std::vector<std::string> options = {"--calib", "--calib-rows", "--calib-length", "--temperature", "--top-k"};
+  EXPECT_EQ(nearest_word("--rows", options), "--calib-rows");
+  EXPECT_EQ(nearest_word("--length", options), "--calib-length");
+  EXPECT_EQ(nearest_word("--temp", options), "--temperature");
+  EXPECT_EQ(nearest_word("--calibration", options), "--calib");
+  EXPECT_EQ(nearest_word("--ows", options), std::nullopt);           // no whole part
+  EXPECT_EQ(nearest_word("--te", options), std::nullopt);            // could be anything
+  EXPECT_EQ(nearest_word("--calib-roes", options), "--calib-rows");  // a slip is nearer than a part
+  EXPECT_EQ(nearest_word("---", options), std::nullopt);
+}
+
 TEST(Suggest, OfSeveralAsNearItIsTheFirst) {
   EXPECT_EQ(nearest_word("--bpq", {"--bpw", "--bpx"}), "--bpw");
   EXPECT_EQ(nearest_word("--bpx1", {"--bpw", "--bpx"}), "--bpx");

@@ -31,6 +31,8 @@ TEST_F(Usage, AMisspeltFlagIsToldTheRightOneWhateverElseIsMissing) {
   expect_line("quantize --bwp 4.0 x -o y", {"--bwp", "did you mean --bpw?"});          // 4.0 would be the model
   expect_line("quantize x -o y --bwp=4.0", {"--bwp:", "did you mean --bpw?", "bitwright quantize --help"});
   expect_line("quantize x -o y -bpw 4", {"-bpw", "did you mean --bpw?"});
+  expect_line("quantize x -o y --bpw 4 --rows 8",
+              {"--rows: quantize has no such option", "did you mean --calib-rows?"});
   expect_line("eval x --txt y", {"--txt", "did you mean --text?"});
   expect_line("inspect x --JSON", {"--JSON", "did you mean --json?"});
   expect_line("--verison", {"--verison", "did you mean --version?"});
@@ -47,6 +49,12 @@ TEST_F(Usage, AMisspeltValueIsToldTheRightOne) {
   expect_line(start + "--effort 7", {"--effort", "'7' is none of fast, normal, best; see bitwright quantize --help"});
   expect_line("completion bsh", {"did you mean bash?"});
   expect_line("man quantise", {"did you mean quantize?"});
+}
+
+TEST_F(Usage, WordsTooManyAreToldInTheirOrder) {
+  expect_line("quantize x -o y --bpw 3 3.5 4", {"'3.5' '4' are words too many", "commas", "bitwright quantize --help"});
+  expect_line("generate x --prompt The sea is", {"'sea' 'is' are words too many", "quotes"});
+  expect_line("eval x x --ref y --text z", {"'x' is one word too many"});
 }
 
 TEST_F(Usage, AMisspeltFileIsToldTheRightOne) {
