@@ -12,13 +12,15 @@ from collections.abc import Callable, Sequence
 from typing import Literal, Optional, Union, get_args
 
 from . import _core
-from ._core import EvaluateResult, Estimate, InspectResult, MeasureResult, PartReport, Progress, QuantizeResult
+from ._core import (
+    EvaluateResult, Estimate, InspectResult, MeasuredDivergence, MeasureResult, PartReport, Progress, QuantizeResult,
+)
 from ._errors import Error, InputOutputError, InternalError, Interrupted, ModelError, NumericError, UsageError
 
 __all__ = [
     "Error", "Estimate", "EvaluateResult", "InputOutputError", "InspectResult", "InternalError", "Interrupted",
-    "MeasureResult", "ModelError", "NumericError", "PartReport", "Progress", "QuantizeResult", "UsageError",
-    "evaluate", "inspect", "measure", "quantize",
+    "MeasureResult", "MeasuredDivergence", "ModelError", "NumericError", "PartReport", "Progress", "QuantizeResult",
+    "UsageError", "evaluate", "inspect", "measure", "quantize",
 ]
 
 __version__: str = _core.version()
