@@ -15,6 +15,9 @@ namespace {
 
 // Tokens whose disturbance exists at once: many enough for full speed, few enough to keep it small.
 constexpr size_t kDisturbanceTokens = 2048;
+// Tokens for each input, about, that the disturbance is summed over where there are more: what inputs are off by is
+// small, and so is what more tokens would tell of it (docs/quality.md).
+constexpr size_t kDisturbanceTokensPerInput = 32;
 
 }  // namespace
 
@@ -68,12 +71,9 @@ std::pair<PendingLinears, Tensor> LayerQuantizer::enqueue_head(Streams& streams)
   const Tensor norm = decoder_.load_final_norm(dir_);
   const Tensor weight = upload_head_weights(streams.quantized.tokens());
   SiteSums sums = empty_sums(dir_.config().hidden, 0);
-  size_t first = 0;
-  streams.for_each([&](const nn::RowBatch& batch, nn::Carry& carry, nn::Carry& other) {
+  streams.for_each([&](const nn::RowBatch&, nn::Carry& carry, nn::Carry& other) {
     const StageClock::Span span(run_.clock, "quantize: Hessians");
-    add_batch(weight.rows_slice(first, batch.tokens()), decoder_.normed(carry.h, norm), decoder_.normed(other.h, norm),
-              {}, sums);
-    first += batch.tokens();
+    add_batch(weight, decoder_.normed(carry.h, norm), decoder_.normed(other.h, norm), {}, sums);
   });
   PendingLinears pending;
   const model::LinearInfo head = dir_.head();
@@ -93,25 +93,40 @@ LayerQuantizer::SiteSums LayerQuantizer::empty_sums(size_t in, size_t out) {
   return sums;
 }
 
+size_t LayerQuantizer::disturbed_share(size_t in) const {
+  return std::max<size_t>(1, tokens_ / (kDisturbanceTokensPerInput * in));
+}
+
 void LayerQuantizer::add_batch(const Tensor& weight, const Tensor& x, const Tensor& original_x, const Missing& missing,
                                SiteSums& sums) {
-  device_.enqueue(op::AccumulateGram{x, weight, sums.hessian, run_.precision});
+  const Tensor of_batch = weight.rows_slice(sums.tokens, x.rows);
+  device_.enqueue(op::AccumulateGram{x, of_batch, sums.hessian, run_.precision});
+  sums.tokens += x.rows;
+  if (sums.batches++ % disturbed_share(x.cols) == 0) {
+    add_disturbance(of_batch, x, original_x, missing, sums.disturbance);
+    sums.disturbed_tokens += x.rows;
+  }
+  sums.disturbance.scale = static_cast<float>(sums.tokens) / static_cast<float>(sums.disturbed_tokens);
+}
+
+void LayerQuantizer::add_disturbance(const Tensor& weight, const Tensor& x, const Tensor& original_x,
+                                     const Missing& missing, quant::Disturbance& disturbance) {
   for (size_t first = 0; first < x.rows; first += kDisturbanceTokens) {
     const size_t count = std::min(kDisturbanceTokens, x.rows - first);
     const auto part = [&](const Tensor& t) { return t.rows_slice(first, count); };
     const Tensor change = device_.allocate(count, x.cols);
     device_.enqueue(op::WeightedDifference{part(original_x), part(x), part(weight), change});
-    if (!sums.disturbance.inputs.empty()) {
-      device_.enqueue(op::Gemm{change, true, part(x), false, sums.disturbance.inputs, 1.0f, 1.0f, run_.precision});
+    if (!disturbance.inputs.empty()) {
+      device_.enqueue(op::Gemm{change, true, part(x), false, disturbance.inputs, 1.0f, 1.0f, run_.precision});
       continue;
     }
-    const Tensor outputs = device_.allocate(count, sums.disturbance.outputs.rows);
+    const Tensor outputs = device_.allocate(count, disturbance.outputs.rows);
     if (missing.sum) {
       const auto& [original, disturbed] = *missing.sum;
       device_.enqueue(op::WeightedDifference{part(original), part(disturbed), part(weight), outputs});
     }
     device_.enqueue(op::Linear{change, missing.linear, {}, outputs, missing.sum.has_value()});
-    device_.enqueue(op::Gemm{outputs, true, part(x), false, sums.disturbance.outputs, 1.0f, 1.0f, run_.precision});
+    device_.enqueue(op::Gemm{outputs, true, part(x), false, disturbance.outputs, 1.0f, 1.0f, run_.precision});
   }
 }
 
@@ -151,7 +166,6 @@ LayerQuantizer::SiteSums LayerQuantizer::reach_site(size_t layer, size_t site, c
   // corrected.
   const bool adds = alone && (site == 1 ? weights.attention_out_norm : weights.mlp_out_norm).empty();
   SiteSums sums = is_quantized(info) ? empty_sums(info.in, alone ? info.out : 0) : SiteSums{};
-  size_t first = 0;
   streams.for_each([&](const nn::RowBatch& batch, nn::Carry& carry, nn::Carry& other) {
     const auto reach = [&](const nn::LayerWeights& w, nn::Carry& c) {
       const StageClock::Span span(run_.clock, "quantize: forward");
@@ -162,12 +176,10 @@ LayerQuantizer::SiteSums LayerQuantizer::reach_site(size_t layer, size_t site, c
     reach(original, other);
     watchers_.range.see(layer, carry, other);
     const StageClock::Span span(run_.clock, "quantize: Hessians");
-    if (!sums.hessian.empty()) {
-      Missing missing{original.linears[static_cast<size_t>(kinds[0])], {}};
-      if (adds) missing.sum = {other.h, carry.h};
-      add_batch(token_weight.rows_slice(first, batch.tokens()), carry.x, other.x, missing, sums);
-    }
-    first += batch.tokens();
+    if (sums.hessian.empty()) return;
+    Missing missing{original.linears[static_cast<size_t>(kinds[0])], {}};
+    if (adds) missing.sum = {other.h, carry.h};
+    add_batch(token_weight, carry.x, other.x, missing, sums);
   });
   return sums;
 }

@@ -71,11 +71,15 @@ class LayerQuantizer {
   struct SiteSums {
     backend::Tensor hessian;  // (in, in), upper triangle: Σ weight x̂ x̂ᵀ over the disturbed inputs; empty: not quantized
     quant::Disturbance disturbance;
+    size_t batches = 0, tokens = 0, disturbed_tokens = 0;  // so far; disturbed: that the disturbance is summed over
   };
 
   bool is_quantized(const model::LinearInfo& info) const;
   // out: of the only linear of its site; 0: several share the sums.
   SiteSums empty_sums(size_t in, size_t out);
+  // Of so many batches, one tells what inputs are off by: there may be far more tokens than a site of `in` inputs
+  // needs.
+  size_t disturbed_share(size_t in) const;
   // What the only linear of a site misses besides its own outputs: what the sum that it is added to is off by.
   struct Sum {
     backend::Tensor original, disturbed;
@@ -84,8 +88,11 @@ class LayerQuantizer {
     std::shared_ptr<const backend::Weight> linear;  // as it was; null: several share the sums
     std::optional<Sum> sum;                         // none: its output goes through a norm first
   };
+  // The next batch: inputs as they are disturbed (x) and as they were. weight: (all tokens, 1).
   void add_batch(const backend::Tensor& weight, const backend::Tensor& x, const backend::Tensor& original_x,
                  const Missing& missing, SiteSums& sums);
+  void add_disturbance(const backend::Tensor& weight, const backend::Tensor& x, const backend::Tensor& original_x,
+                       const Missing& missing, quant::Disturbance& disturbance);
   backend::Tensor upload_site_weights(size_t layer, size_t tokens);
   backend::Tensor upload_head_weights(size_t tokens);
   SiteSums reach_site(size_t layer, size_t site, const nn::LayerWeights& weights, const nn::LayerWeights& original,

@@ -22,12 +22,14 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// Prices need fewer tokens than rounding does: of so many rows is one for prices, but no fewer tokens than this.
-constexpr size_t kFastShare = 8, kFastTokens = 2048;
+// Prices need fewer tokens than rounding does: of so many rows is one for prices, but no fewer tokens than the least,
+// and no more than the most.
+constexpr size_t kFastShare = 8, kFastLeast = 2048, kFastMost = 8192;
 
 calib::Rows rows_to_price(const calib::Rows& rows, Effort effort) {
   if (effort != Effort::kFast) return rows;
-  return calib::some_of(rows, std::max(rows.count() / kFastShare, (kFastTokens + rows.length - 1) / rows.length));
+  const size_t least = (kFastLeast + rows.length - 1) / rows.length, most = std::max(least, kFastMost / rows.length);
+  return calib::some_of(rows, std::clamp(rows.count() / kFastShare, least, most));
 }
 
 // From here on a result is of little use: e times less likely, on average, than what the original would say.

@@ -34,8 +34,8 @@ void correct_target(backend::Backend& device, const Tensor& rows, const Tensor& 
     const Tensor missing_rows = transposed_in_order(device, missing, factor.order);
     const Tensor half_solved = device.allocate(missing_rows.rows, missing_rows.cols);
     device.enqueue(op::Gemm{factor.u, false, missing_rows, false, half_solved, 1.0f, 0.0f, Precision::kF32});
-    device.enqueue(op::Gemm{factor.u, true, half_solved, false, rows.cols_slice(first, missing_rows.cols), share, 1.0f,
-                            Precision::kF32});
+    device.enqueue(op::Gemm{factor.u, true, half_solved, false, rows.cols_slice(first, missing_rows.cols),
+                            share * disturbance.scale, 1.0f, Precision::kF32});
   }
 }
 

@@ -11,11 +11,12 @@ struct Disturbance {
   backend::Tensor inputs;   // (in, in) Σ g (x - z) zᵀ, the same for all linears that read x
   backend::Tensor outputs;  // (out, in) Σ g m zᵀ for what is missing, m = w (x - z), and more where outputs are added
                             // to a sum that is off itself
+  float scale = 1;  // tokens of H for each token of these sums
 };
 
 // Moves the rows that GPTQ aims at, (in, padded out) by transposed_in_order(w, factor.order), towards the weights whose
 // outputs on z are nearest to those of w (out, in) on x:
-//   rows += share · (H + λI)⁻¹ (w · inputs, or outputs)ᵀ
+//   rows += share · scale · (H + λI)⁻¹ (w · inputs, or outputs)ᵀ
 // with H = Σ g z zᵀ and its damping as in the factor. It is least squares on as many tokens as there are, so the whole
 // step (share 1) fits their noise too: docs/quality.md has the measurements behind the share.
 // (Reconstruction from disturbed inputs: Nagel et al., "Up or Down? Adaptive Rounding for Post-Training Quantization",

@@ -47,15 +47,15 @@ TEST_P(TargetOn, SolvesTheNormalEquations) {
     const Problem p = make_problem(out, in, in);
     const Factor factor = upload(*device_, p.factor);
     const Matrix<float> inputs = random_matrix(in, in, 3), outputs = random_matrix(out, in, 4);
-    for (const float share : {1.0f, 0.5f}) {
+    for (const auto& [share, scale] : {std::pair{1.0f, 1.0f}, {0.5f, 1.0f}, {0.5f, 3.0f}}) {
       for (const bool shared : {false, true}) {
         const Disturbance d{shared ? upload(*device_, inputs) : backend::Tensor{},
-                            shared ? backend::Tensor{} : upload(*device_, outputs)};
+                            shared ? backend::Tensor{} : upload(*device_, outputs), scale};
         const backend::Tensor rows = rows_on(*device_, p, factor);
         correct_target(*device_, rows, upload(*device_, p.w), d, factor, share);
         const Matrix<float> got = read_matrix<float>(*device_, rows);
-        if (shared) expect_solves(p, product(p.w, inputs), share, got);
-        if (!shared) expect_solves(p, outputs, share, got);
+        if (shared) expect_solves(p, product(p.w, inputs), share * scale, got);
+        if (!shared) expect_solves(p, outputs, share * scale, got);
         for (size_t r = 0; r < in; ++r) {
           for (size_t c = out; c < got.cols(); ++c) ASSERT_EQ(got(r, c), 0);
         }
