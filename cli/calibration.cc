@@ -1,9 +1,9 @@
 // Calibration on the command line: --calib, and what goes with it.
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -69,6 +69,9 @@ fs::path keep_standard_input() {
   static const TemporaryDirectory directory;
   const fs::path text = directory.path() / "stdin.txt", lines = directory.path() / "stdin.jsonl";
   copy_standard_input(text);
+  if (fs::file_size(text) == 0) {
+    throw Error(ErrorCode::kModel, "--calib -: standard input is empty", "pipe a text into it, or name a file");
+  }
   if (!begins_with_object(text)) return text;
   fs::rename(text, lines);
   return lines;
@@ -123,12 +126,13 @@ void add_calibration_options(CLI::App& command, CalibrationArguments& calibratio
 CalibrationOptions calibration_options(const CalibrationArguments& arguments) {
   CalibrationOptions options = arguments.options;
   std::vector<std::optional<double>> weights;
-  bool weighed = false, from_input = false;
-  for (const std::string& text : arguments.sources) {
-    const WeighedPath source = parse_source(text);
-    if (source.path == "-" && std::exchange(from_input, true)) {
-      throw Error(ErrorCode::kUsage, "--calib -: standard input can be given once only");
-    }
+  bool weighed = false;
+  std::vector<WeighedPath> sources;
+  for (const std::string& text : arguments.sources) sources.push_back(parse_source(text));
+  if (std::count_if(sources.begin(), sources.end(), [](const WeighedPath& s) { return s.path == "-"; }) > 1) {
+    throw Error(ErrorCode::kUsage, "--calib -: standard input can be given once only");
+  }
+  for (const WeighedPath& source : sources) {
     options.files.push_back(source.path == "-" ? keep_standard_input() : fs::path(source.path));
     weights.push_back(source.weight);
     weighed |= source.weight.has_value();

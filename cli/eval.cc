@@ -58,14 +58,20 @@ nlohmann::ordered_json to_json(const EvaluateResult& r) {
 std::string run(State& s) {
   if (!s.reference.empty()) s.options.reference = s.reference;
   s.options.engine = engine_options(s.common);
-  if (!s.json.empty()) {
+  const bool prints_json = s.json == "-";
+  if (!s.json.empty() && !prints_json) {
     check_output_file(s.json, "--json", {s.options.model, s.reference, s.options.text, s.common.trace.value_or("")});
     check_writable(s.json);
   }
   const EvaluateResult r = evaluate(s.options);
-  print(r);
+  const std::string json = to_json(r).dump(1) + "\n";
+  if (prints_json) {
+    fmt::print("{}", json);
+  } else {
+    print(r);
+  }
   print_profile(s.common, r.stages);
-  if (!s.json.empty()) write_text(s.json, to_json(r).dump(1) + "\n");
+  if (!s.json.empty() && !prints_json) write_text(s.json, json);
   return "done: evaluated " + s.options.model.string();
 }
 
@@ -90,7 +96,8 @@ void add_eval(CLI::App& app, Action& action) {
       ->check(whole_number(2, kMostRowTokens))
       ->type_name("N")
       ->capture_default_str();
-  c->add_option("--json", s->json, "Also write the figures to this file")->type_name("FILE");
+  c->add_option("--json", s->json, "Also write the figures to this file (-: to standard output instead of the table)")
+      ->type_name("FILE");
   add_common_options(*c, s->common);
   c->callback([s, &action] { action = [s] { return run(*s); }; });
 }

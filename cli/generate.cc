@@ -16,6 +16,8 @@ struct State {
   std::filesystem::path against;
 };
 
+std::string tokens_of(size_t count) { return fmt::format("{} token{}", count, count == 1 ? "" : "s"); }
+
 std::string padded(const std::string& text, size_t columns, bool to_the_right) {
   const std::string space(columns - std::min(columns, width_of(text)), ' ');
   return to_the_right ? space + text : text + space;
@@ -23,9 +25,8 @@ std::string padded(const std::string& text, size_t columns, bool to_the_right) {
 
 // Both models in rows, what each has drawn in columns.
 void print_difference(const TokenDifference& d, const std::array<std::string, 2>& models) {
-  fmt::print(
-      "{}. How likely is what each goes on with, to each:\n",
-      d.position == 0 ? "They differ from the first token" : fmt::format("They differ after {} tokens", d.position));
+  fmt::print("{}. How likely is what each goes on with, to each:\n",
+             d.position == 0 ? "They differ from the first token" : "They differ after " + tokens_of(d.position));
   std::array<std::string, 2> token;
   for (size_t i = 0; i < 2; ++i) {
     token[i] = nlohmann::json(d.token[i]).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -46,12 +47,12 @@ void print_difference(const TokenDifference& d, const std::array<std::string, 2>
 std::string run_against(State& s) {
   const GenerateAgainstResult r = generate_against(s.options, s.against);
   if (!r.common.empty()) fmt::print("{}", r.difference ? "\n\n" : "\n");
-  std::string last = fmt::format("done: the same {} tokens", r.tokens[0]);
+  std::string last = "done: the same " + tokens_of(r.tokens[0]);
   if (r.difference) {
     const std::array<std::string, 2> models = {s.options.model.string(), s.against.string()};
     print_difference(*r.difference, models);
     for (size_t i = 0; i < 2; ++i) fmt::print("\n{}:\n{}\n", models[i], r.rest[i]);
-    last = fmt::format("done: the first {} tokens are the same, of {} and {}", r.difference->position, r.tokens[0],
+    last = fmt::format("done: the same first {}, of {} and {}", tokens_of(r.difference->position), r.tokens[0],
                        r.tokens[1]);
   }
   print_profile(s.common, r.stages);
@@ -69,7 +70,7 @@ std::string run(State& s) {
   const GenerateResult r = generate(s.options);
   fmt::print("\n");
   print_profile(s.common, r.stages);
-  return fmt::format("done: {} tokens{}", r.tokens,
+  return fmt::format("done: {}{}", tokens_of(r.tokens),
                      r.ending == Ending::kEndToken   ? ", ended by the model"
                      : r.ending == Ending::kStopText ? ", ended by --stop"
                                                      : "");

@@ -32,11 +32,15 @@ void choose_log(int argc, char** argv) {
 
 // Refuses a word that stands where a command should and is none; CLI11 would only say that one is missing.
 void check_command(const CLI::App& app, int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-') return;
+  if (argc >= 2 && argv[1][0] == '-') return;
+  const std::vector<std::string> known = bw::cli::command_names(app);
+  if (argc < 2) {
+    throw bw::Error(bw::ErrorCode::kUsage, fmt::format("give a command: {}", fmt::join(known, ", ")),
+                    "see bitwright --help");
+  }
   for (const CLI::App* command : app.get_subcommands(nullptr)) {
     if (command->get_name() == argv[1]) return;
   }
-  const std::vector<std::string> known = bw::cli::command_names(app);
   const std::string near = bw::cli::did_you_mean(argv[1], known);
   throw bw::Error(bw::ErrorCode::kUsage,
                   fmt::format("'{}' is no command{}", argv[1],

@@ -17,7 +17,8 @@ constexpr uint64_t kMaxConfigBytes = uint64_t{64} << 20;
 const fs::path& checked(const fs::path& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) {
-    throw Error(ErrorCode::kModel, path.string() + ": no such directory", "give the directory of a model");
+    const char* what = fs::exists(path, error) ? ": it is a file, not a directory" : ": no such directory";
+    throw Error(ErrorCode::kModel, path.string() + what, "give the directory of a model");
   }
   if (!fs::exists(fs::symlink_status(path / "config.json", error))) {
     throw Error(ErrorCode::kModel, path.string() + ": no config.json there", "give the directory of a model");

@@ -65,6 +65,10 @@ fs::path work_path(const WorkOptions& options, const fs::path& model, const fs::
   } else if (path.empty()) {
     path = beside(output, ".work");
   }
+  if (options.path.empty() && is_inside(model, path)) {
+    throw Error(ErrorCode::kUsage, fmt::format("{}: it lies inside the model directory", output.string()),
+                "choose another place for -o; the input is never written to");
+  }
   for (const auto& [other, what] : {std::pair{model, "the model directory"}, std::pair{output, "the output"}}) {
     if (!is_inside(other, path)) continue;
     throw Error(ErrorCode::kUsage, fmt::format("--work {}: it is {} or lies inside it", path.string(), what),

@@ -48,10 +48,12 @@ void check_output_path(const fs::path& model, const fs::path& output, bool overw
   if (fs::is_symlink(output)) {
     throw Error(ErrorCode::kUsage, fmt::format("{}: it is a link", output.string()), "give the directory itself");
   }
-  if (fs::exists(output) && !(fs::is_directory(output) && fs::is_empty(output))) {
-    const std::optional<std::string> foreign =
-        fs::is_directory(output) ? foreign_file(output) : output.filename().string();
-    if (foreign) {
+  if (fs::exists(output) && !fs::is_directory(output)) {
+    throw Error(ErrorCode::kUsage, fmt::format("{}: it exists and is no directory", output.string()),
+                "it is left as it is; choose another -o");
+  }
+  if (fs::exists(output) && !fs::is_empty(output)) {
+    if (const std::optional<std::string> foreign = foreign_file(output)) {
       throw Error(ErrorCode::kUsage,
                   fmt::format("{}: it exists and was not written by Bitwright alone ('{}')", output.string(), *foreign),
                   "it is left as it is; choose another -o");

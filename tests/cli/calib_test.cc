@@ -81,7 +81,7 @@ TEST_F(CalibCommand, StandardInputIsASource) {
   EXPECT_EQ(piped["sources"][0]["name"], "stdin.jsonl");
   EXPECT_EQ(piped["sources"][0]["texts"], 2);
   expect_refused(run(command("--calib - --calib - </dev/null")), 2, {"--calib -", "once"});
-  expect_refused(run(command("--calib - </dev/null")), 3, {"stdin.txt", "empty"});
+  expect_refused(run(command("--calib - </dev/null")), 3, {"--calib -: standard input is empty", "pipe a text"});
   expect_refused(shell("head -c 100 /dev/zero | " + quoted(BW_PROGRAM) + " " + command("--calib -")), 3,
                  {"stdin.txt", "zero byte"});
 }

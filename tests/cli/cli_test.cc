@@ -43,6 +43,14 @@ TEST_F(Cli, QuantizeEvalInspectGenerate) {
   EXPECT_NE(g.out.find("\n" + out_.string() + ":\n"), std::string::npos) << g.out;
 }
 
+TEST_F(Cli, FiguresGoToStandardOutputAsJson) {
+  const Outcome o =
+      run("eval " + quoted(model_) + " --text " + quoted(text_) + " --rows 2 --length 32 --json - 2>/dev/null");
+  ASSERT_EQ(o.status, 0) << o.out;
+  EXPECT_TRUE(o.out.starts_with("{\n \"tokens\": 62,")) << o.out;
+  EXPECT_TRUE(o.out.ends_with("}\n")) << o.out;
+}
+
 TEST_F(Cli, HelpAndVersionSucceed) {
   EXPECT_EQ(run("--help").status, 0);
   EXPECT_EQ(run("--version").status, 0);

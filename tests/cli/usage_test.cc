@@ -8,6 +8,7 @@ namespace {
 
 using test::Outcome;
 using test::quoted;
+namespace fs = std::filesystem;
 
 class Usage : public test::Program {
  protected:
@@ -49,6 +50,24 @@ TEST_F(Usage, AMisspeltValueIsToldTheRightOne) {
   expect_line(start + "--effort 7", {"--effort", "'7' is none of fast, normal, best; see bitwright quantize --help"});
   expect_line("completion bsh", {"did you mean bash?"});
   expect_line("man quantise", {"did you mean quantize?"});
+}
+
+TEST_F(Usage, NoCommandIsToldWhichThereAre) { expect_line("", {"give a command: plan, quantize, measure", "--help"}); }
+
+TEST_F(Usage, AFileIsNoDirectory) {
+  expect_refused(run("plan " + quoted(model_ / "config.json")), 3, {"config.json: it is a file, not a directory"});
+  expect_refused(run("quantize " + quoted(model_) + " -o " + quoted(text_) + " --bpw 4"), 2,
+                 {"calibration text.txt: it exists and is no directory", "choose another -o"});
+}
+
+TEST_F(Usage, TheModelIsNeverWrittenToAndTheOutputIsNamed) {
+  const fs::path model = copy_model();
+  const std::string words = "quantize " + quoted(model) + " --bpw 4 -o ";
+  expect_refused(run(words + quoted(model / "out")), 2, {"model/out: it lies inside the model directory"});
+  expect_refused(run("measure " + quoted(model) + " -o " + quoted(model / "m.json")), 2,
+                 {"model/m.json: it lies inside the model directory"});
+  expect_refused(run(words + quoted(out_) + " --work " + quoted(model / "w")), 2, {"--work", "model/w"});
+  EXPECT_FALSE(fs::exists(model / "out.work"));
 }
 
 TEST_F(Usage, WordsTooManyAreToldInTheirOrder) {

@@ -75,11 +75,11 @@ def fill(place, program, model):
 
 
 def interrupt(place, program):
-    """Leaves OUT.work of a job that was interrupted; one that is done before it could be is begun again."""
-    for _ in range(50):
+    """Leaves OUT.work of a job that was interrupted; one that is done before it could be is begun again, larger."""
+    for attempt in range(8):
         job = subprocess.Popen([program, "quantize", "MODEL", "-o", "INTERRUPTED", "--work", "OUT.work", "--bpw", "4.5",
                                 "--checkpoint", "0", "--overwrite", "--log", "json",
-                                "--calib", "text.txt", "--calib-rows", "4", "--calib-length", "32"],
+                                "--calib-rows", str(8 << attempt), "--calib-length", "64"],
                                cwd=place, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
         for line in job.stderr:
             if '"stage":"quantize"' in line:
